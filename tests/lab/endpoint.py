@@ -69,7 +69,9 @@ class Admin:
             tls = ssl.create_default_context(cafile=str(self.endpoint.ca_file))
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
         connector = aiohttp.TCPConnector(ssl=tls, limit=0)
-        self._session = aiohttp.ClientSession(self.endpoint.url, connector=connector, headers=headers, timeout=self._timeout)
+        self._session = aiohttp.ClientSession(
+            self.endpoint.url, connector=connector, headers=headers, timeout=self._timeout, read_bufsize=2**21
+        )
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -135,7 +137,7 @@ class Admin:
         return True
 
     async def watch(self, path: str, **params: str) -> AsyncIterator[Object]:
-        """The events of one watch request until the server ends it (`timeoutSeconds`); the client's own timeout does not apply."""
+        """The events of one watch request until the server ends it (`timeoutSeconds`); without the client's own timeout."""
         assert self._session is not None, "use it as a context manager"
         forever = aiohttp.ClientTimeout(total=None)
         async with self._session.get(path, params={"watch": "true", **params}, timeout=forever) as answer:
