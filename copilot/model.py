@@ -171,3 +171,35 @@ class PodView:
 
     synced: bool
     pods: Mapping[str, Pod] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """What a target asks for one of its groups now.
+
+    `covers` holds the indexes whose pods the target is bound to run; None where the object alone does not tell (SlurmCluster).
+    """
+
+    group: WorkerGroup
+    replicas: int
+    covers: frozenset[int] | range | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One scalable object as read. `states` keeps the object's order; a group name that is there twice is a fault of the object.
+
+    `deleting`: the object is on its way out, so a patch would be in vain.
+    `warnings`: sentences for an operator, what is set badly and why.
+    """
+
+    ref: TargetRef
+    uid: str
+    generation: int
+    states: tuple[GroupState, ...]
+    deleting: bool = False
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        return tuple(state.group for state in self.states)

@@ -1,0 +1,9 @@
+"""How each kind of worker group says "these nodes": pure functions between objects as the API returns them and sets of indexes.
+
+What is wanted is always a set; replicas and lists are computed from it anew, so saying the same thing twice changes nothing.
+"""
+
+from copilot.targets.kinds import patch, read, says
+from copilot.targets.names import collection, path, split_node
+
+__all__ = ["collection", "patch", "path", "read", "says", "split_node"]

@@ -1,0 +1,62 @@
+"""The three kinds behind one set of functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from copilot.model import GroupState, Kind, Target, TargetRef, WorkerGroup
+from copilot.targets import kruise, slurmcluster, statefulset
+from copilot.targets.guarded import Object, Operation, set_warnings, whole
+
+Indexes = Mapping[str, AbstractSet[int]]
+_NOTHING: frozenset[int] = frozenset()
+
+
+def read(kind: Kind, obj: Object) -> Target:
+    """The target that an object as returned by the API describes. Fields that are missing have the API's defaults."""
+    meta = obj["metadata"]
+    ref = TargetRef(kind, meta["namespace"], meta["name"])
+    states: tuple[GroupState, ...]
+    warnings: tuple[str, ...] = ()
+    if kind is Kind.SLURM_CLUSTER:
+        states = tuple(
+            GroupState(WorkerGroup(name, ref), whole(entry.get("replicas"))) for name, entry in slurmcluster.groups(obj)
+        )
+    else:
+        of_kind = statefulset if kind is Kind.STATEFUL_SET else kruise
+        warnings = set_warnings(obj)
+        covers = of_kind.covers(obj)
+        states = (GroupState(WorkerGroup(ref.name, ref), len(covers), covers),)
+    return Target(ref, meta["uid"], whole(meta.get("generation")), states, "deletionTimestamp" in meta, warnings)
+
+
+def patch(kind: Kind, obj: Object, wanted: Indexes, existing: Indexes, ordinals: bool) -> list[Operation]:
+    """The JSON Patch after which `obj` asks for exactly the wanted indexes of each group, or [] when it does already.
+
+    Groups that are not in `wanted` are left alone: not to know is not to want nothing. `existing` are the indexes that have a pod,
+    and may hold those ordered a moment ago, so that they are not ordered again; only a SlurmCluster needs it. `ordinals`: the server
+    has spec.ordinals for StatefulSets (1.27 or newer). A patch that comes too late fails its `test` operations (422) and changes
+    nothing: read and compute again.
+    """
+    if kind is Kind.SLURM_CLUSTER:
+        return slurmcluster.patch(obj, wanted, existing)
+    name = obj["metadata"]["name"]
+    if name not in wanted:
+        return []
+    if kind is Kind.STATEFUL_SET:
+        return statefulset.patch(obj, wanted[name], ordinals)
+    return kruise.patch(obj, wanted[name])
+
+
+def says(kind: Kind, obj: Object, wanted: Indexes) -> bool:
+    """Whether an object, read back after a patch, asks for what was wanted; False when the server dropped a field."""
+    if kind is Kind.SLURM_CLUSTER:
+        entries = slurmcluster.groups(obj)
+        known = {name for name, _ in entries}
+        return wanted.keys() <= known and all(
+            slurmcluster.says(entry, name, wanted[name]) for name, entry in entries if name in wanted
+        )
+    name = obj["metadata"]["name"]
+    of_kind = statefulset if kind is Kind.STATEFUL_SET else kruise
+    return all(group == name and of_kind.says(obj, indexes) for group, indexes in wanted.items())
