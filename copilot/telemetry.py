@@ -1,0 +1,222 @@
+"""What the daemon tells: structlog's configuration, and every metric, named once.
+
+Label values are closed lists or the names of worker groups; there is no node label (10,000 of them stall each scrape by 80 ms).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import TextIO
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.process_collector import ProcessCollector
+
+from copilot.model import FailureReason, Phase, Verb
+
+# A node takes from a second (image present) to half an hour (the autoscaler buys a machine).
+NODE_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800)
+CALL_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)
+# What a node passes on its way up; `node_stage_seconds` is the time spent until the stage was reached from the one before.
+STAGES = (Phase.SCALED, Phase.PENDING, Phase.SCHEDULED, Phase.RUNNING, Phase.UP)
+
+
+class HookOutcome(StrEnum):
+    """How a request on the hooks' socket ended. `malformed` covers every 4xx that has no word of its own here."""
+
+    ACCEPTED = "accepted"
+    PARTLY = "partly"
+    UNACCEPTABLE = "unacceptable"
+    MALFORMED = "malformed"
+    TOO_LARGE = "too_large"
+    SLOW = "slow"
+    ABORTED = "aborted"
+    FORBIDDEN = "forbidden"
+    STOPPING = "stopping"
+    ERROR = "error"
+
+
+class PatchOutcome(StrEnum):
+    """How a patch of a target ended."""
+
+    ACCEPTED = "accepted"
+    CONFLICT = "conflict"
+    REJECTED = "rejected"
+    ERROR = "error"
+
+
+class Metrics:
+    """Every metric of the daemon, in a registry of its own; the methods keep label values within their lists."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self._hooks = self._counter(
+            "hook_requests", "Requests of hooks, by what they asked and how it ended.", "action", "outcome"
+        )
+        self._waits = self._gauge("waits", "Prolog requests that wait for their nodes now.")
+        self._nodes = self._gauge("nodes", "Nodes of a worker group by phase.", "group", "phase")
+        self._ready = self._histogram("node_ready_seconds", "From resume request to registered node.", NODE_BUCKETS, "group")
+        self._stage = self._histogram("node_stage_seconds", "From the stage before to this one.", NODE_BUCKETS, "stage")
+        self._failures = self._counter("node_failures", "Nodes that could not be brought up or were lost.", "group", "reason")
+        self._patches = self._counter("target_patches", "Patches of a worker group's target.", "group", "outcome")
+        self._replicas = self._gauge("replicas", "Replicas: wanted by us, said by the target, pods that exist.", "group", "kind")
+        self._reconcile = self._histogram("reconcile_duration_seconds", "One round of the loop.", CALL_BUCKETS)
+        self._success = self._gauge("reconcile_last_success_timestamp_seconds", "When a round last ended well, as Unix time.")
+        self._scontrol = self._histogram("scontrol_duration_seconds", "One scontrol call.", CALL_BUCKETS, "command")
+        self._scontrol_errors = self._counter("scontrol_errors", "scontrol calls that failed.")
+        self._kube = self._histogram("kube_request_duration_seconds", "One request to the API server.", CALL_BUCKETS, "verb")
+        self._kube_errors = self._counter("kube_errors", "Failed requests to the API server.", "verb", "status")
+        self._missed = self._counter("missed_hooks", "Nodes that Slurm powers up although no hook told us.")
+        self._orphans = self._counter("orphans_removed", "Pods removed because Slurm has their node off.")
+        self._breaker = self._gauge("breaker_open", "1 while scaling up of the group is paused after failures.", "group")
+        self._build = Info("slurm_copilot_build", "Versions.", registry=self.registry)
+        for verb in Verb:
+            for outcome in HookOutcome:
+                self._hooks.labels(verb, outcome)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"slurm_copilot_{name}", text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"slurm_copilot_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"slurm_copilot_{name}", text, labels, registry=self.registry, buckets=buckets)
+
+    def build(self, version: str, slurm_version: str) -> None:
+        """Which copilot talks to which Slurm; the latter is empty until known."""
+        self._build.info({"version": version, "slurm_version": slurm_version})
+
+    def hook(self, action: str, outcome: HookOutcome) -> None:
+        """Counts a request. `action` is a Verb, `wait` or `status`; anything else is counted as `other`."""
+        self._hooks.labels(action if action in _ACTIONS else "other", outcome).inc()
+
+    def waiting(self, requests: int) -> None:
+        """How many prologs wait now."""
+        self._waits.set(requests)
+
+    def nodes(self, group: str, phases: Mapping[Phase, int]) -> None:
+        """Nodes of the group by phase; phases left out have none."""
+        for phase in Phase:
+            self._nodes.labels(group, phase).set(phases.get(phase, 0))
+
+    def ready(self, group: str, seconds: float, nodes: int = 1) -> None:
+        """Nodes that have registered, `seconds` after they were asked for."""
+        series = self._ready.labels(group)
+        for _ in range(nodes):
+            series.observe(seconds)
+
+    def stage(self, stage: Phase, seconds: float) -> None:
+        """A node reached `stage` (one of STAGES), `seconds` after the stage before."""
+        if stage in STAGES:
+            self._stage.labels(stage).observe(max(0.0, seconds))
+
+    def failure(self, group: str, reason: FailureReason, nodes: int = 1) -> None:
+        """Nodes of the group failed."""
+        self._failures.labels(group, reason).inc(nodes)
+
+    def patch(self, group: str, outcome: PatchOutcome) -> None:
+        """A patch was sent for the group."""
+        self._patches.labels(group, outcome).inc()
+
+    def replicas(self, group: str, *, wanted: int, target: int, pods: int) -> None:
+        """The three numbers that agree when all is quiet."""
+        for kind, count in (("wanted", wanted), ("target", target), ("pods", pods)):
+            self._replicas.labels(group, kind).set(count)
+
+    def reconciled(self, seconds: float, *, ok: bool) -> None:
+        """One round of the loop has ended."""
+        self._reconcile.observe(seconds)
+        if ok:
+            self._success.set_to_current_time()
+
+    def scontrol(self, command: str, seconds: float, ok: bool) -> None:
+        """One scontrol call has ended; `command` is what follows `scontrol`, such as `show nodes` or `update`."""
+        self._scontrol.labels("_".join(command.split()[:2])).observe(seconds)
+        if not ok:
+            self._scontrol_errors.inc()
+
+    def kube(self, verb: str, seconds: float, error: str = "") -> None:
+        """One request to the API server has ended. `error`: empty, an HTTP status, or `timeout` or `network`."""
+        self._kube.labels(verb).observe(seconds)
+        if error:
+            self._kube_errors.labels(verb, error).inc()
+
+    def missed_hooks(self, nodes: int) -> None:
+        """Nodes found powering up that no hook had told us of."""
+        self._missed.inc(nodes)
+
+    def orphans_removed(self, pods: int) -> None:
+        """Pods removed because Slurm has their nodes off."""
+        self._orphans.inc(pods)
+
+    def breaker(self, group: str, *, is_open: bool) -> None:
+        """Whether scaling up of the group is paused."""
+        self._breaker.labels(group).set(is_open)
+
+    def forget(self, group: str) -> None:
+        """The group is gone: its gauges must not stay as they were last. Counters and histograms may."""
+        for gauge, words in ((self._nodes, list(Phase)), (self._replicas, ["wanted", "target", "pods"])):
+            _remove(gauge, ((group, word) for word in words))
+        _remove(self._breaker, [(group,)])
+
+
+_ACTIONS = frozenset({*Verb, "wait", "status"})
+
+
+def _remove(gauge: Gauge, series: Iterable[tuple[str, ...]]) -> None:
+    for labels in series:
+        try:
+            gauge.remove(*labels)
+        except KeyError:  # never set, or removed before
+            continue
+
+
+def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
+    """All logging to `stream` (default stdout), one event a line. `level` and `form` as in the settings; `auto` is console on a tty.
+
+    Our own lines go through structlog's native loggers; those of libraries and warnings are led through the same renderer.
+    """
+    out = stream or sys.stdout
+    console = form == "console" or (form == "auto" and out.isatty())
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if console else "iso", utc=not console, key="time"),
+    ]
+    # Tracebacks without local variables, which may hold tokens.
+    plain = structlog.dev.plain_traceback
+    frames = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+    render: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="time", exception_formatter=plain)]
+        if console
+        else [frames, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[*shared, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        # A logger kept from before a second call of this function would go on writing to the first stream.
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    chain: list[structlog.typing.Processor] = [_library, *shared]
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=chain, processors=[remove, *render]))
+    # What libraries say at level info is of interest to their developers only.
+    logging.basicConfig(handlers=[handler], level=number if level == "debug" else max(number, logging.WARNING), force=True)
+    logging.captureWarnings(capture=True)
+
+
+def _library(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """A line of a library: a constant event name, its own words as a value."""
+    record = event.get("_record")
+    event["library"] = getattr(record, "name", "")
+    event["message"] = event.pop("event", "")
+    event["event"] = "library"
+    return event
