@@ -1,0 +1,37 @@
+"""The pure decision: `plan(world, policy)` takes both views and the clock, and says what should be so."""
+
+from copilot.plan.decide import plan
+from copilot.plan.wish import Wish, active, wish
+from copilot.plan.world import (
+    Member,
+    NodeUpdate,
+    Outcome,
+    Pace,
+    Plan,
+    PodDelete,
+    Policy,
+    Told,
+    Track,
+    What,
+    World,
+    window_forced,
+)
+
+__all__ = [
+    "Member",
+    "NodeUpdate",
+    "Outcome",
+    "Pace",
+    "Plan",
+    "PodDelete",
+    "Policy",
+    "Told",
+    "Track",
+    "What",
+    "Wish",
+    "World",
+    "active",
+    "plan",
+    "window_forced",
+    "wish",
+]

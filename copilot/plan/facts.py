@@ -1,0 +1,90 @@
+"""One node as both sides see it, and what that means for the next moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from copilot.model import Hint, Node, Phase, Pod, Verb
+from copilot.plan.wish import Wish, wish
+from copilot.plan.world import Member, Track, World
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything known of one node at one decision."""
+
+    name: str
+    member: Member
+    node: Node | None
+    pod: Pod | None
+    covered: bool
+    hint: Hint | None
+    wish: Wish
+    track: Track | None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a pod should run for it."""
+        return self.wish is Wish.RUN
+
+    @property
+    def up(self) -> bool:
+        """Registered; a resume hint that is newer than the view does not change that (Slurm may resume a node that is up)."""
+        return self.node is not None and self.node.up
+
+    @property
+    def powering_up(self) -> bool:
+        """Slurm itself says that it waits for this node's registration."""
+        return (
+            self.node is not None and "POWERING_UP" in self.node.flags and not self.node.flags & {"POWERING_DOWN", "POWERED_DOWN"}
+        )
+
+    @property
+    def coming(self) -> bool:
+        """A job has it although it is powered down: ResumeProgram follows within seconds."""
+        return self.node is not None and self.node.busy and "POWERED_DOWN" in self.node.flags
+
+    @property
+    def fresh_pod(self) -> Pod | None:
+        """Its pod, if that one can still register: there, not on its way out, not older than the resume request."""
+        pod = self.pod
+        if pod is None or pod.terminating or (self.track is not None and pod.uid == self.track.stale_uid):
+            return None
+        return pod
+
+
+def facts_of(world: World, name: str, member: Member) -> Facts:
+    """Puts together what both views, the hints and the memory say of one node.
+
+    A resume hint overrules a view only when it came after that view was asked for, and only for a node that Slurm knows: a foreign
+    name, or an index that slurm.conf does not have, must not scale anything.
+    """
+    node = world.slurm.nodes.get(name) if world.slurm is not None else None
+    hint = world.hints.get(name)
+    newer = (
+        hint is not None
+        and hint.verb is Verb.RESUME
+        and node is not None
+        and world.slurm is not None
+        and hint.received_at >= world.slurm.taken_at
+    )
+    return Facts(
+        name=name,
+        member=member,
+        node=node,
+        pod=world.pods.pods.get(name),
+        covered=member.index in world.covers.get(member.group.name, frozenset()),
+        hint=hint,
+        wish=Wish.RUN if newer else wish(node),
+        track=world.tracks.get(name),
+    )
+
+
+def phase_of_start(facts: Facts) -> Phase:
+    """How far a wanted node that is not up has come."""
+    pod = facts.fresh_pod
+    if pod is None:
+        return Phase.SCALED if facts.covered else Phase.REQUESTED
+    if pod.running:
+        return Phase.RUNNING
+    return Phase.SCHEDULED if pod.scheduled else Phase.PENDING

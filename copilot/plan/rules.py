@@ -1,0 +1,133 @@
+"""The rules that end in an act, one small function each; every one says why in its first lines."""
+
+from __future__ import annotations
+
+from copilot.model import FailureReason
+from copilot.plan.facts import Facts
+from copilot.plan.wish import Wish, given_up, may_free
+from copilot.plan.world import Policy, Track, World
+
+FREE = "resume"
+GIVE_UP = "power_down_force"
+
+
+def keeps(facts: Facts, track: Track | None, world: World, policy: Policy) -> bool:
+    """Whether an unwanted node's pod stays for now.
+
+    Unknown is never down: a node that Slurm does not list, or that a job is on, keeps what it has. A node that is plainly off keeps it
+    for a grace that is measured between Slurm's views, so that at least two of them agree. What Slurm was seen to give up, and what only
+    the target's nature holds, goes at once.
+    """
+    if facts.pod is None and not facts.covered:
+        return False
+    if facts.wish is Wish.KEEP:
+        return True
+    if facts.wish is Wish.RELEASE or track is None or track.release_since is not None or track.orphan_since is None:
+        return False
+    assert world.slurm is not None
+    return world.slurm.taken_at - track.orphan_since < policy.orphan_grace
+
+
+def may_tell(name: str, state: str, world: World, policy: Policy) -> bool:
+    """Whether an update may be sent: none is under way, Slurm was asked since the last, and the same one is not repeated too fast."""
+    told = world.told.get(name)
+    if told is None:
+        return True
+    if not told.done or world.slurm is None or world.slurm.taken_at <= told.at:
+        return False
+    return told.state != state or world.now - told.at >= policy.repeat_update
+
+
+def frees(facts: Facts, track: Track | None, world: World, policy: Policy) -> bool:
+    """The pod of a node that powers down is seen gone: `state=resume` frees the node now instead of after SuspendTimeout.
+
+    Also for a node that ResumeTimeout left DOWN+POWERED_DOWN, which Slurm would leave so for ever. A pod that nobody has seen may still be
+    in the making when its target was shrunk a moment ago: it is given `settle` seconds to show.
+    """
+    node = facts.node
+    if (
+        node is None
+        or facts.pod is not None
+        or facts.covered
+        or not world.pods.synced
+        or track is None
+        or track.release_since is None
+    ):
+        return False
+    if given_up(node):
+        return "DRAIN" not in node.flags
+    if not policy.free_early or not may_free(node):
+        return False
+    return bool(track.pod_uid) or world.now - track.release_since >= policy.settle
+
+
+def stale(facts: Facts, track: Track, world: World, policy: Policy) -> str:
+    """The uid of a running pod that can never register because it is older than the resume request, or "".
+
+    Only ever on a view that shows the node POWERING_UP: then no job can run in that pod, whatever the older views said.
+    """
+    pod = facts.pod
+    if pod is None or pod.terminating or not facts.powering_up or not _seen_after_start(track, world):
+        return ""
+    if pod.uid == track.stale_uid:
+        return pod.uid
+    if track.replaced or track.running_at is None or not _old_enough(track.running_at, policy.stale_grace, world):
+        return ""
+    found_running = track.pending_at is not None and track.requested_at is not None and pod.first_seen <= track.requested_at
+    return pod.uid if found_running or _boots_before_its_pod(facts) else ""
+
+
+def _boots_before_its_pod(facts: Facts) -> bool:
+    """slurmd runs without -b: it has talked to slurmctld (Version is set) since this pod was made, and reports the host's boot time."""
+    node, pod = facts.node, facts.pod
+    if node is None or pod is None or not node.version or node.boot_epoch is None or node.slurmd_start_epoch is None:
+        return False
+    return node.slurmd_start_epoch >= pod.created_epoch - 2 > node.boot_epoch + 2
+
+
+def never_registers(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[FailureReason, str] | None:
+    """A pod that runs but whose node does not come up: why it is given up, in words that fit for all nodes alike."""
+    if track.running_at is None or not facts.powering_up or facts.fresh_pod is None or not _seen_after_start(track, world):
+        return None
+    if track.replaced and _old_enough(track.running_at, policy.stale_grace, world) and _boots_before_its_pod(facts):
+        return (
+            FailureReason.STALE_POD,
+            "slurmd reports a boot time before the resume request, so slurmctld ignores it: start slurmd with -b",
+        )
+    if _old_enough(track.running_at, policy.registration_timeout, world):
+        words = f"the pod runs but slurmd has not registered within {policy.registration_timeout:g} s: check its log, SlurmctldHost, munge key and port 6817"
+        return FailureReason.REGISTRATION_TIMEOUT, words
+    return None
+
+
+def lost(facts: Facts, track: Track, world: World) -> str:
+    """Why a node that Slurm has on is not there any more, or "".
+
+    Told only on a Slurm view that was asked for after the loss was seen, and only for a pod that this process has seen before, so that
+    a pod list that is wrong can never power a cluster down.
+    """
+    if track.missing_since is None or facts.powering_up or facts.node is None or not world.pods.synced or world.slurm is None:
+        return ""
+    if world.slurm.taken_at <= track.missing_since or (facts.hint is not None and facts.hint.received_at >= world.slurm.taken_at):
+        return ""
+    if facts.pod is None:
+        return "its pod is gone"
+    if not facts.node.busy:
+        return ""
+    return "its pod was replaced under a job" if facts.pod.uid != track.pod_uid else "its container restarted under a job"
+
+
+def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
+    """Slurm waits for the node but no hook ever told us: its ResumeProgram call was lost."""
+    if track.hinted or track.missed_counted or track.requested_at is None or not facts.powering_up or world.slurm is None:
+        return False
+    return world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace
+
+
+def _seen_after_start(track: Track, world: World) -> bool:
+    return world.slurm is not None and track.requested_at is not None and world.slurm.taken_at >= track.requested_at
+
+
+def _old_enough(since: float, grace: float, world: World) -> bool:
+    """Measured up to the view that the judgement rests on, not up to now: without a newer look nobody is judged."""
+    return world.slurm is not None and world.slurm.taken_at - since >= grace

@@ -1,0 +1,173 @@
+"""What the decision is made from, and what it says: frozen values without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from copilot.model import FailureReason, Hint, Kind, Phase, PodView, SlurmView, WorkerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The waits that a decision knows, all in seconds. Defaults are those of the settings of the same names."""
+
+    missed_hook_grace: float = 5.0
+    orphan_grace: float = 90.0
+    stale_grace: float = 20.0
+    registration_timeout: float = 120.0
+    free_early: bool = True
+    # A pod that nobody has seen may still be in the making when its target was shrunk a moment ago.
+    settle: float = 2.0
+    # An update that Slurm took but that shows no effect is repeated no faster than this.
+    repeat_update: float = 10.0
+    # How long after a pod's start the registration "can be a matter of moments", so that Slurm is asked as fast as allowed.
+    fast_for: float = 5.0
+
+
+class Pace(Enum):
+    """How soon Slurm should be asked again."""
+
+    QUIET = "quiet"
+    ACTIVE = "active"
+    FAST = "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What we last said to Slurm of a node, and when scontrol answered. While it still runs, `done` is False."""
+
+    state: str
+    at: float
+    done: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What is remembered of one node between two decisions; everything else is recomputed from the views.
+
+    The `*_at` fields are the stages of the current start, in seconds of the loop's clock.
+    """
+
+    phase: Phase
+    since: float
+    requested_at: float | None = None
+    scaled_at: float | None = None
+    pending_at: float | None = None
+    scheduled_at: float | None = None
+    running_at: float | None = None
+    up_at: float | None = None
+    hinted: bool = False
+    request_id: str = ""
+    jobs: tuple[int, ...] = ()
+    # the pod that the node runs in, and how often its containers had restarted when a view last showed the node without a job
+    pod_uid: str = ""
+    restarts: int = 0
+    # a pod that is known to be older than the resume request and can never register
+    stale_uid: str = ""
+    replaced: int = 0
+    # off according to Slurm although a pod or its target says otherwise: since the view of that time
+    orphan_since: float | None = None
+    # only the target's nature keeps its pod (the window of a StatefulSet); it goes with the window, without a grace
+    held: bool = False
+    # when its pod was first found gone, replaced or restarted although Slurm has the node on
+    missing_since: float | None = None
+    # when Slurm was first seen to give it up: it is released without a grace until it is wanted again
+    release_since: float | None = None
+    missed_counted: bool = False
+    failure: FailureReason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node's place: its group and index."""
+
+    group: WorkerGroup
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything a decision may look at.
+
+    `active` are the names in `slurm` that are not quietly off (see `wish.active`), so that a table of 10,000 sleeping nodes costs nothing.
+    `members` maps every node name that belongs to a group. `covers` are the indexes that each group's target asks for now: as read where
+    the object tells, else as of our last accepted patch. `ordinals`: the server lets a StatefulSet's window begin above 0.
+    """
+
+    now: float
+    slurm: SlurmView | None
+    pods: PodView
+    groups: Mapping[str, WorkerGroup]
+    members: Mapping[str, Member]
+    active: frozenset[str] = frozenset()
+    covers: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    hints: Mapping[str, Hint] = field(default_factory=dict)
+    told: Mapping[str, Told] = field(default_factory=dict)
+    tracks: Mapping[str, Track] = field(default_factory=dict)
+    ordinals: bool = True
+
+
+class What(Enum):
+    """Kinds of outcome; the value is the event name in the log."""
+
+    REQUESTED = "node_requested"
+    UP = "node_up"
+    OFF = "node_off"
+    FAILED = "node_failed"
+    MISSED_HOOK = "missed_hook"
+    ORPHAN = "orphan_removed"
+    STALE = "stale_pod_replaced"
+    UNKNOWN = "node_unknown_to_slurm"
+    FREED = "node_freed"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Something that happened to one node: becomes a log line (batched), a count, perhaps an Event."""
+
+    what: What
+    node: str
+    group: str
+    track: Track
+    reason: FailureReason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUpdate:
+    """One `scontrol update nodename=... state=... [reason=...]`."""
+
+    state: str
+    nodes: tuple[str, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodDelete:
+    """A pod to delete, only while it still is this very one."""
+
+    name: str
+    uid: str
+    reason: FailureReason
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What should be so (`desired`, by group) and what to do once (`deletes`, `updates`)."""
+
+    desired: Mapping[str, frozenset[int]]
+    deletes: tuple[PodDelete, ...]
+    updates: tuple[NodeUpdate, ...]
+    outcomes: tuple[Outcome, ...]
+    tracks: Mapping[str, Track]
+    pace: Pace
+
+
+def window_forced(kind: Kind, desired: frozenset[int], index: int, ordinals: bool = True) -> bool:
+    """Whether the target's nature keeps this unwanted index: a StatefulSet runs an unbroken window, from 0 on a server without ordinals.start."""
+    if kind is not Kind.STATEFUL_SET or not desired or index in desired:
+        return False
+    return (min(desired) if ordinals else -1) < index < max(desired)

@@ -1,0 +1,416 @@
+"""The decision, rule by rule (design: sections 2 and 7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from copilot.model import FailureReason, Kind, Phase, Verb
+from copilot.plan import Pace, Plan, Policy, What
+from tests.unit.worlds import BUSY, COMING, GIVEN_UP, OFF, POWERING_DOWN, POWERING_UP, UP, Small
+
+
+def updates(made: Plan) -> dict[str, tuple[str, ...]]:
+    return {update.state: update.nodes for update in made.updates}
+
+
+def test_nothing_is_decided_without_a_view_of_slurm() -> None:
+    small = Small()
+    small.hint("a-1")
+    assert small.plan().desired == {}
+
+
+def test_a_resume_hint_scales_before_slurm_is_asked_again() -> None:
+    small = Small()
+    small.look()
+    small.hint("a-3")
+    small.plan(after=0.01)
+    assert small.wanted() == {3}
+    assert small.tracks["a-3"].phase is Phase.REQUESTED
+    assert small.said == [(What.REQUESTED, "a-3")]
+
+
+def test_a_view_taken_before_the_hint_cannot_overrule_it_but_a_later_one_can() -> None:
+    small = Small()
+    small.look()
+    small.hint("a-3")
+    small.plan(after=20)
+    assert small.wanted() == {3}
+    small.look()
+    assert small.wanted() == set(), "slurmctld was killed after the hook and thinks the node is off"
+
+
+def test_a_repeated_hint_changes_nothing() -> None:
+    small = Small()
+    small.look()
+    small.hint("a-3")
+    first = small.plan()
+    small.now += 0.1
+    small.hint("a-3")
+    second = small.plan()
+    assert second.desired == first.desired
+    assert second.outcomes == ()
+    assert small.tracks["a-3"].requested_at == 1001.0
+
+
+def test_a_hint_for_a_node_that_slurm_does_not_have_scales_nothing() -> None:
+    small = Small()
+    del small.states["a-9"]
+    small.look()
+    small.hint("a-9")
+    small.plan()
+    assert small.wanted() == set()
+
+
+def test_a_suspend_hint_removes_nothing_by_itself() -> None:
+    small = Small()
+    small.start("a-0")
+    small.hint("a-0", Verb.SUSPEND)
+    small.plan()
+    assert small.wanted() == {0}
+    small.slurm("a-0", POWERING_DOWN)
+    small.look()
+    assert small.wanted() == set()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        BUSY,
+        "MIXED+CLOUD",
+        "IDLE+CLOUD+COMPLETING+POWERING_DOWN",
+        "ALLOCATED+CLOUD+POWER_DOWN",
+        "IDLE+CLOUD+POWER_DOWN",
+        "DOWN+CLOUD",
+        "IDLE+CLOUD+DRAIN",
+        "ALLOCATED+CLOUD+POWERING_DOWN",
+        "DOWN+CLOUD+COMPLETING+DRAIN+POWERED_DOWN",
+    ],
+)
+def test_nodes_that_are_busy_or_on_keep_their_pods(state: str) -> None:
+    small = Small()
+    small.start("a-2")
+    small.slurm("a-2", state)
+    for _ in range(5):
+        small.look(after=60)
+        assert 2 in small.wanted()
+
+
+def test_a_node_that_slurm_no_longer_lists_keeps_its_pod() -> None:
+    small = Small()
+    small.start("a-2")
+    del small.states["a-2"]
+    small.look(after=300)
+    small.look(after=300)
+    assert small.wanted() == {2}
+
+
+def test_allocated_and_powered_down_means_coming_and_starts_nothing_early() -> None:
+    small = Small()
+    small.slurm("a-1", COMING)
+    made = small.look()
+    assert small.wanted() == set()
+    assert made.pace is Pace.ACTIVE
+
+
+def test_a_lost_hook_is_resumed_at_the_next_look_and_counted_once() -> None:
+    small = Small()
+    small.look()
+    small.slurm("a-1", POWERING_UP)
+    small.look(after=30)
+    assert small.wanted() == {1}
+    for _ in range(10):
+        small.look()
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
+
+
+def test_a_hook_that_is_only_late_is_not_counted_as_lost() -> None:
+    small = Small()
+    small.slurm("a-1", POWERING_UP)
+    small.look()
+    small.now += 0.2
+    small.hint("a-1")
+    small.plan()
+    for _ in range(20):
+        small.look()
+    assert (What.MISSED_HOOK, "a-1") not in small.said
+
+
+def test_stages_are_timed_and_the_node_is_told_up_once() -> None:
+    small = Small()
+    small.look()
+    small.start("a-4")
+    small.look()
+    track = small.tracks["a-4"]
+    assert small.said.count((What.UP, "a-4")) == 1
+    assert None not in (track.requested_at, track.scaled_at, track.pending_at, track.scheduled_at, track.running_at, track.up_at)
+    assert track.requested_at is not None
+    assert track.up_at is not None
+    assert track.up_at - track.requested_at == 3.0
+    assert track.jobs == (7,)
+
+
+def test_resume_of_a_node_that_is_up_touches_nothing() -> None:
+    small = Small()
+    small.start("a-4")
+    small.look()
+    small.hint("a-4")
+    made = small.plan()
+    assert (made.deletes, made.updates, made.outcomes) == ((), (), ())
+    assert small.wanted() == {4}
+
+
+def test_the_pace_is_fast_only_while_a_running_pod_is_about_to_register() -> None:
+    small = Small()
+    assert small.look().pace is Pace.QUIET
+    small.hint("a-0")
+    assert small.plan().pace is Pace.ACTIVE
+    small.slurm("a-0", POWERING_UP)
+    assert small.look().pace is Pace.ACTIVE
+    small.pod("a-0", running=False)
+    assert small.plan().pace is Pace.ACTIVE
+    small.pod("a-0")
+    assert small.plan().pace is Pace.FAST
+    assert small.look(after=10).pace is Pace.ACTIVE
+    small.slurm("a-0", UP)
+    assert small.look().pace is Pace.QUIET
+
+
+def test_a_pod_seen_gone_frees_the_node_without_waiting_for_suspend_timeout() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", POWERING_DOWN)
+    made = small.look()
+    assert made.updates == ()
+    small.covers = frozenset()
+    assert small.plan().updates == (), "the pod is still there"
+    small.pods.clear()
+    made = small.plan()
+    assert updates(made) == {"resume": ("a-0",)}
+    small.tell(made)
+    assert small.plan(after=20).updates == (), "no view was taken since"
+
+
+def test_a_pod_that_nobody_saw_may_still_come_for_a_moment() -> None:
+    small = Small()
+    small.slurm("a-0", POWERING_DOWN)
+    assert small.look().updates == ()
+    assert updates(small.look(after=3)) == {"resume": ("a-0",)}
+
+
+@pytest.mark.parametrize(
+    "state", ["IDLE+CLOUD+DRAIN+POWERING_DOWN", "DOWN+CLOUD+POWERING_DOWN", "IDLE+CLOUD+COMPLETING+POWERING_DOWN"]
+)
+def test_freeing_never_lifts_a_drain_or_cuts_an_epilog(state: str) -> None:
+    small = Small()
+    small.slurm("a-0", state)
+    small.look()
+    assert small.look(after=60).updates == ()
+
+
+def test_early_freeing_is_a_setting() -> None:
+    small = Small(policy=Policy(free_early=False))
+    small.slurm("a-0", POWERING_DOWN)
+    small.look()
+    assert small.look(after=60).updates == ()
+
+
+def test_without_a_pod_list_nothing_shrinks_and_nothing_is_freed() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", POWERING_DOWN)
+    small.synced = False
+    small.hint("a-1")
+    made = small.look()
+    small.hint("a-1")
+    small.plan()
+    assert small.wanted() >= {0}
+    assert made.updates == ()
+
+
+def test_an_orphan_needs_a_grace_between_views_and_is_told_once() -> None:
+    small = Small(policy=Policy(orphan_grace=90))
+    small.look()
+    small.pod("a-5")
+    small.covers = frozenset({5})
+    small.look()
+    assert small.wanted() == {5}
+    small.plan(after=500)
+    assert small.wanted() == {5}, "time alone, without a newer view, judges nobody"
+    small.look(after=1)
+    assert small.wanted() == set()
+    assert small.said.count((What.ORPHAN, "a-5")) == 1
+
+
+def test_a_pod_that_appears_between_the_two_looks_is_no_orphan() -> None:
+    small = Small()
+    small.look()
+    small.hint("a-5")
+    small.plan()
+    small.pod("a-5")
+    small.slurm("a-5", POWERING_UP)
+    small.look()
+    assert small.wanted() == {5}
+    assert (What.ORPHAN, "a-5") not in small.said
+
+
+def test_a_node_held_by_the_window_is_shown_as_held_and_goes_with_it() -> None:
+    small = Small(Kind.STATEFUL_SET)
+    small.look()
+    for name in ("a-0", "a-5"):
+        small.hint(name)
+    small.plan()
+    small.slurm(["a-0", "a-5"], POWERING_UP)
+    small.covers = frozenset(range(6))
+    small.look()
+    assert small.wanted() == {0, 5}
+    assert small.tracks["a-3"].phase is Phase.HELD
+    small.slurm("a-5", POWERING_DOWN)
+    small.look()
+    assert small.wanted() == {0}, "what only the window held has no grace"
+
+
+def test_a_held_pod_is_replaced_when_its_node_is_resumed() -> None:
+    small = Small(Kind.STATEFUL_SET)
+    small.start("a-0")
+    small.start("a-5")
+    small.covers = frozenset(range(6))
+    small.pod("a-3", uid="old")
+    small.look()
+    small.hint("a-3")
+    assert small.plan().deletes == (), "only a view that shows POWERING_UP proves that no job runs in it"
+    small.slurm("a-3", POWERING_UP)
+    made = small.look()
+    assert [(delete.name, delete.uid) for delete in made.deletes] == [("a-3", "old")]
+    small.pod("a-3", uid="new")
+    assert small.look().deletes == ()
+    assert small.said.count((What.STALE, "a-3")) == 1
+
+
+def test_a_pod_found_running_that_does_not_register_is_replaced_once_then_failed() -> None:
+    small = Small(policy=Policy(stale_grace=20, registration_timeout=120))
+    small.slurm("a-0", POWERING_UP)
+    small.pod("a-0", uid="old")
+    small.covers = frozenset({0})
+    small.look()
+    assert small.look(after=10).deletes == ()
+    assert [delete.uid for delete in small.look(after=15).deletes] == ["old"]
+    small.pod("a-0", uid="new")
+    small.look()
+    assert small.look(after=60).updates == ()
+    made = small.look(after=60)
+    assert updates(made) == {"power_down_force": ("a-0",)}
+    assert made.updates[0].reason.startswith("copilot: registration_timeout: ")
+    assert small.tracks["a-0"].phase is Phase.FAILED
+    assert small.tracks["a-0"].failure is FailureReason.REGISTRATION_TIMEOUT
+
+
+def test_a_failure_is_said_once_and_the_update_repeated_slowly() -> None:
+    small = Small(policy=Policy(registration_timeout=30, repeat_update=10))
+    small.look()
+    small.start("a-0")
+    small.slurm("a-0", POWERING_UP)
+    small.tracks.clear()
+    small.look()
+    made = small.look(after=31)
+    small.tell(made)
+    assert small.plan().updates == ()
+    assert small.look(after=1).updates == ()
+    assert updates(small.look(after=10)) == {"power_down_force": ("a-0",)}
+    assert [what for what, _ in small.said].count(What.FAILED) == 1
+
+
+def test_a_busy_node_whose_pod_is_gone_is_told_after_one_newer_view() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", BUSY)
+    small.look()
+    small.pods.clear()
+    made = small.plan()
+    assert made.updates == ()
+    assert made.pace is Pace.FAST
+    made = small.look(after=0.1)
+    assert updates(made) == {"power_down_force": ("a-0",)}
+    assert "pod_lost" in made.updates[0].reason
+
+
+def test_a_pod_replaced_or_restarted_under_a_job_is_told() -> None:
+    for change in ({"uid": "other"}, {"restarts": 1}):
+        small = Small()
+        small.start("a-0")
+        small.slurm("a-0", BUSY)
+        small.look()
+        small.pod("a-0", **change)
+        small.plan()
+        assert updates(small.look()) == {"power_down_force": ("a-0",)}, change
+
+
+def test_a_pod_replaced_or_restarted_under_an_idle_node_is_left_to_register() -> None:
+    for change in ({"uid": "other"}, {"restarts": 1}):
+        small = Small()
+        small.start("a-0")
+        small.pod("a-0", **change)
+        small.plan()
+        small.slurm("a-0", BUSY)
+        small.look()
+        assert small.look().updates == (), change
+
+
+def test_a_node_that_is_up_without_any_pod_ever_seen_is_never_told() -> None:
+    small = Small()
+    small.slurm("a-0", BUSY)
+    for _ in range(5):
+        assert small.look(after=60).updates == (), "a wrong pod list must not power a cluster down"
+
+
+def test_resume_timeout_leaves_a_node_that_is_released_and_freed() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", GIVEN_UP, "ResumeTimeout reached [slurm@1]")
+    small.look()
+    assert small.wanted() == set()
+    small.covers = frozenset()
+    small.pods.clear()
+    assert updates(small.look()) == {"resume": ("a-0",)}
+
+
+def test_a_node_that_an_administrator_set_down_is_left_alone() -> None:
+    small = Small()
+    small.slurm("a-0", GIVEN_UP, "broken fan [root@1]")
+    small.look()
+    assert small.look(after=300).updates == ()
+
+
+def test_suspended_then_resumed_while_the_old_pod_still_goes() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", POWERING_DOWN)
+    small.look()
+    small.pod("a-0", terminating=True)
+    small.slurm("a-0", OFF)
+    small.look()
+    assert small.wanted() == set()
+    small.hint("a-0")
+    made = small.plan()
+    assert small.wanted() == {0}
+    assert made.deletes == ()
+    small.slurm("a-0", POWERING_UP)
+    assert small.look().deletes == ()
+    phases = [small.tracks["a-0"].phase]
+    small.pod("a-0", uid="u2")
+    small.look()
+    assert [*phases, small.tracks["a-0"].phase] == [Phase.SCALED, Phase.RUNNING]
+
+
+def test_a_released_node_that_slurm_has_off_meanwhile_gets_no_orphans_grace() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", POWERING_DOWN)
+    small.look()
+    small.slurm("a-0", OFF)
+    small.look()
+    assert small.wanted() == set()
+    small.pods.clear()
+    small.covers = frozenset()
+    small.look()
+    assert small.said[-1] == (What.OFF, "a-0")
+    assert small.tracks == {}
