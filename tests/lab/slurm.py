@@ -1,0 +1,355 @@
+"""A real slurmctld with real slurmds, each worker in namespaces of its own, joined to the bridge of `tests/lab/isolated`.
+
+Everything a lab writes is in its folder, so several labs can use one installed Slurm at once. Versions from a cached Debian root
+are entered by chroot: the root is bound over itself read-only inside the private mount namespace, so nobody else sees or changes it.
+Where namespaces are not to be had (`namespaces=False`) the workers are slurmds on one loopback port each; 22.05 only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.lab.slurm_conf import DEFAULT_WORKERS, HEAD_ADDRESS, HEAD_NAME, ROOTS, Network, Workers, render
+
+T = TypeVar("T")
+HERE = Path(__file__).resolve().parent
+COMMANDS = ("scontrol", "sbatch", "squeue", "scancel", "srun", "sinfo")
+PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class LabError(Exception):
+    """The lab could not do what was asked; the message holds the last lines of the log that tells why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a finished command left."""
+
+    rc: int
+    out: str
+    err: str
+
+
+def cache_folder() -> Path:
+    """Where tests/lab/install keeps what it made."""
+    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(os.environ.get("COPILOT_CACHE") or f"{home}/slurmctld-copilot")
+
+
+def free_ports(count: int) -> list[int]:
+    """Loopback ports that nobody listens on now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class SlurmLab:
+    """One Slurm cluster. `hooks` maps slurm.conf keys (ResumeProgram, ...) to scripts, which are copied to where SlurmUser may run them."""
+
+    def __init__(
+        self,
+        version: str,
+        folder: Path,
+        *,
+        workers: Sequence[Workers] = DEFAULT_WORKERS,
+        lines: Sequence[str] = (),
+        options: Mapping[str, str | None] | None = None,
+        hooks: Mapping[str, Path] | None = None,
+        namespaces: bool = True,
+    ) -> None:
+        if version not in ROOTS:
+            raise ValueError(f"no Slurm {version} in the lab, only {', '.join(ROOTS)}")
+        if folder.parts[:2] != ("/", "tmp"):
+            raise ValueError(f"{folder}: the lab's folder must be under /tmp, which SlurmUser can reach and the roots share")
+        if namespaces and os.environ.get("COPILOT_ISOLATED") != "1":
+            raise LabError("run this inside tests/lab/isolated, or ask for namespaces=False")
+        if ROOTS[version] and not namespaces:
+            raise ValueError(f"Slurm {version} runs in a root of its own, which needs namespaces")
+        self.version, self.folder, self.workers, self.namespaces = version, folder, tuple(workers), namespaces
+        self.root = cache_folder() / ROOTS[version] if ROOTS[version] else Path("/")
+        self.conf_path = folder / "etc/slurm.conf"
+        self.lines, self.options, self.hooks = tuple(lines), dict(options or {}), dict(hooks or {})
+        self.network = self._network()
+        self._controller: asyncio.subprocess.Process | None = None
+        self._munged: asyncio.subprocess.Process | None = None
+        self._nodes: dict[str, asyncio.subprocess.Process] = {}
+        self._started = 0
+
+    def _network(self) -> Network:
+        if self.namespaces:
+            return Network(HEAD_NAME, HEAD_ADDRESS)
+        names = [name for group in self.workers for name in group.nodes]
+        controller, *ports = free_ports(len(names) + 1)
+        return Network(socket.gethostname().split(".")[0], "127.0.0.1", controller, dict(zip(names, ports, strict=True)))
+
+    # Life of the cluster
+
+    async def start(self, *, controller: bool = True) -> None:
+        """Writes the configuration and starts munged and slurmctld; returns when slurmctld answers."""
+        if self.root != Path("/"):
+            if not (self.root / "usr/sbin/slurmctld").exists():
+                raise LabError(f"{self.root} has no Slurm: run tests/lab/install slurm-{self.version}")
+            await self._mount_root()
+        self._make_folder()
+        self.configure()
+        munge = self.folder / "munge"
+        argv = ["/usr/sbin/munged", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid"]
+        argv += [f"--log-file={munge}/log", f"--seed-file={munge}/seed"]
+        self._munged = await self._spawn("munged", argv)
+        await self.wait_for("munged's socket", self._munge_ready, bool, seconds=10)
+        if controller:
+            await self.start_slurmctld()
+
+    async def stop(self) -> None:
+        """Ends every process of the lab. The folder stays, for its logs."""
+        for name in list(self._nodes):
+            await self.stop_node(name)
+        await self.stop_slurmctld()
+        if self._munged:
+            await _end(self._munged, signal.SIGTERM)
+        self._munged = None
+        if not self.namespaces:
+            self._kill_left_behind("")
+
+    async def _munge_ready(self) -> bool:
+        return (self.folder / "munge/socket").exists()
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o755)
+        for name in ("etc", "etc/node", "bin", "hooks", "munge", "spool", "state", "log", "run"):
+            (self.folder / name).mkdir(mode=0o755, exist_ok=True)
+        for name in ("state", "log", "run"):
+            shutil.chown(self.folder / name, "slurm", "slurm")
+        key = self.folder / "munge/key"
+        if not key.exists():
+            key.touch(mode=0o600)
+            key.write_bytes(secrets.token_bytes(64))
+        for command in COMMANDS:
+            script = self.folder / "bin" / command
+            script.write_text(f'#!/bin/sh\nexec /usr/sbin/chroot {self.root} /usr/bin/{command} "$@"\n')
+            script.chmod(0o755)
+
+    def configure(self, **options: str | None) -> None:
+        """Writes slurm.conf and the hooks anew, with further options; slurmctld sees it at its next start or `scontrol reconfigure`."""
+        self.options |= options
+        merged = dict(self.options)
+        for key, source in self.hooks.items():
+            target = self.folder / "hooks" / source.name
+            shutil.copyfile(source, target)
+            target.chmod(0o755)
+            merged.setdefault(key, str(target))
+        self._merged = merged
+        text = render(self.version, self.folder, self.network, self.workers, self.lines, merged)
+        self.conf_path.write_text(text)
+        for folder in (self.folder / "etc", self.folder / "etc/node"):
+            (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n" if self.root != Path("/") else "")
+        self._node_conf("")
+
+    def _node_conf(self, reports: str, name: str = "node") -> Path:
+        folder = self.folder / "etc" / name
+        folder.mkdir(exist_ok=True)
+        shutil.copyfile(self.folder / "etc/cgroup.conf", folder / "cgroup.conf")
+        path = folder / "slurm.conf"
+        path.write_text(
+            render(self.version, self.folder, self.network, self.workers, self.lines, self._merged, slurmd=True, reports=reports)
+        )
+        return path
+
+    async def _mount_root(self) -> None:
+        """Binds the cached root over itself, read-only, with the lab's /tmp, /run, /dev and names in it. Private to the mount namespace."""
+        root = str(self.root)
+        if os.path.ismount(root):
+            return
+        for name in ("hosts", "resolv.conf"):
+            (self.root / "etc" / name).touch()
+        await _checked("mount", "--bind", root, root)
+        await _checked("mount", "-o", "remount,bind,ro", root)
+        for path in ("/tmp", "/run", "/dev", "/etc/hosts", "/etc/resolv.conf"):
+            await _checked("mount", "--rbind", path, root + path)
+        await _checked("mount", "-t", "proc", "proc", f"{root}/proc")
+
+    # slurmctld
+
+    async def start_slurmctld(self) -> None:
+        self._controller = await self._spawn("slurmctld", ["chroot", str(self.root), "/usr/sbin/slurmctld", "-D"])
+        await self.wait_for("slurmctld to answer", self._answer, lambda answer: " is UP" in answer, seconds=30)
+
+    async def _answer(self) -> str:
+        assert self._controller is not None
+        if self._controller.returncode is not None:
+            raise LabError(f"slurmctld ended with {self._controller.returncode}: {self.tail('slurmctld.log')}{self.tail('slurmctld.out')}")
+        return (await self.run("scontrol", "ping")).out
+
+    async def stop_slurmctld(self, kill: bool = False) -> None:
+        """SIGTERM, or SIGKILL with `kill`; returns when it has ended."""
+        if self._controller:
+            await _end(self._controller, signal.SIGKILL if kill else signal.SIGTERM)
+        self._controller = None
+
+    def freeze(self) -> None:
+        """slurmctld keeps its port open and answers nothing."""
+        assert self._controller is not None
+        self._controller.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        assert self._controller is not None
+        self._controller.send_signal(signal.SIGCONT)
+
+    # Workers
+
+    async def start_node(self, name: str, *, boot: bool = True, reports: str = "") -> str:
+        """Starts a slurmd as a fresh pod would, with an address never used before, and returns that address.
+
+        Without `boot` slurmd runs without -b and tells the machine's boot time. `reports` is what it says it has ("CPUs=1 RealMemory=10").
+        """
+        if name in self.nodes_running():
+            raise LabError(f"{name} runs already")
+        self._started += 1
+        (self.folder / "spool" / name).mkdir(exist_ok=True)
+        conf = self._node_conf(reports, f"node-{self._started}") if reports else self.folder / "etc/node/slurm.conf"
+        address = f"10.77.{1 + self._started // 250}.{2 + self._started % 250}" if self.namespaces else "127.0.0.1"
+        argv = ["/usr/sbin/slurmd", "-D", *(["-b"] if boot else []), "-N", name]
+        if self.namespaces:
+            pod = [str(HERE / "pod"), name, address, f"pod{self._started}", str(os.getpid()), str(self.root)]
+            argv = ["unshare", "--net", "--mount", "--uts", "--ipc", "--propagation", "private", *pod, *argv]
+        self._nodes[name] = await self._spawn(name, argv, conf)
+        return address
+
+    async def stop_node(self, name: str) -> None:
+        """Ends the worker and all its jobs at once, as the end of a pod does."""
+        process = self._nodes.pop(name, None)
+        if process:
+            await _end(process, signal.SIGKILL)
+        if process and not self.namespaces:
+            self._kill_left_behind(f"SLURMD_NODENAME={name}")
+
+    def nodes_running(self) -> list[str]:
+        return [name for name, process in self._nodes.items() if process.returncode is None]
+
+    def _kill_left_behind(self, mark: str) -> None:
+        """Without a pid namespace the steps of a killed slurmd live on: they are known by the configuration in their environment."""
+        ours = f"SLURM_CONF={self.folder}/etc/"
+        for entry in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and int(entry.name) != os.getpid():
+                    words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                    if any(word.startswith(ours) for word in words) and (not mark or mark in words):
+                        os.kill(int(entry.name), signal.SIGKILL)
+
+    # Asking and commanding
+
+    def command(self, *argv: str) -> list[str]:
+        """The argv by which this version's command is run, also by the copilot (`command("scontrol")`); see `environment`."""
+        return [str(self.folder / "bin" / argv[0]), *argv[1:]] if self.root != Path("/") else [f"/usr/bin/{argv[0]}", *argv[1:]]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": PATH, "SLURM_CONF": str(self.conf_path), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+
+    async def run(self, *argv: str, seconds: float = 30) -> Done:
+        """Runs a Slurm command to its end; a TimeoutError after `seconds`."""
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*self.command(*argv), env=self.environment, stdout=pipe, stderr=pipe)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), seconds)
+        finally:
+            if process.returncode is None:
+                await _end(process, signal.SIGKILL)
+        assert process.returncode is not None
+        return Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+    async def scontrol(self, *argv: str) -> str:
+        """Runs scontrol and returns what it printed; a LabError when it fails."""
+        done = await self.run("scontrol", *argv)
+        if done.rc:
+            raise LabError(f"scontrol {' '.join(argv)}: {done.out}{done.err}")
+        return done.out
+
+    async def sbatch(self, *argv: str, wrap: str = "true") -> int:
+        """Submits a batch job and returns its id. Output goes nowhere unless the arguments say so."""
+        done = await self.run("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *argv, f"--wrap={wrap}")
+        if done.rc:
+            raise LabError(f"sbatch: {done.err}")
+        return int(done.out.split(";")[0])
+
+    async def fields(self, kind: str, name: str) -> dict[str, str]:
+        """`scontrol -o show KIND NAME` as a mapping; words without `=` are lost. Empty when Slurm does not know the name."""
+        done = await self.run("scontrol", "-o", "show", kind, name)
+        words = done.out.split() if done.rc == 0 else []
+        return dict(reversed([word.partition("=")[::2] for word in words if "=" in word]))
+
+    async def job(self, job: int) -> dict[str, str]:
+        return await self.fields("job", str(job))
+
+    async def node(self, name: str) -> str:
+        """The state as Slurm prints it, flags sorted: IDLE+CLOUD+POWERED_DOWN. Empty when Slurm does not know the node."""
+        base, *flags = (await self.fields("node", name)).get("State", "").split("+")
+        return "+".join([base, *sorted(flags)])
+
+    async def wait_for(self, what: str, probe: Callable[[], Awaitable[T]], ok: Callable[[T], bool], *, seconds: float = 30) -> T:
+        """Asks `probe` until `ok`, and returns its answer. LabError with the last answer and slurmctld's last words when time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not ok(seen := await probe()):
+            if loop.time() > deadline:
+                raise LabError(f"waited {seconds} s for {what}; last seen: {seen!r}\n{self.tail('slurmctld.log')}")
+            await asyncio.sleep(0.05)
+        return seen
+
+    async def wait_node(self, name: str, *words: str, without: Sequence[str] = (), seconds: float = 30) -> str:
+        """Waits until the node's state has all the words and none of `without`."""
+
+        def fits(state: str) -> bool:
+            seen = set(state.split("+"))
+            return seen.issuperset(words) and seen.isdisjoint(without)
+
+        return await self.wait_for(f"{name} to be {'+'.join(words)}", lambda: self.node(name), fits, seconds=seconds)
+
+    async def wait_job(self, job: int, *states: str, seconds: float = 60) -> dict[str, str]:
+        what = f"job {job} to be {' or '.join(states)}"
+        return await self.wait_for(what, lambda: self.job(job), lambda seen: seen.get("JobState") in states, seconds=seconds)
+
+    def tail(self, log: str, lines: int = 15) -> str:
+        """The last lines of a file in the log folder."""
+        path = self.folder / "log" / log
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+    async def _spawn(self, name: str, argv: Sequence[str], conf: Path | None = None) -> asyncio.subprocess.Process:
+        environment = self.environment | {"SLURM_CONF": str(conf or self.conf_path)}
+        with (self.folder / "log" / f"{name}.out").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *argv, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+
+async def _end(process: asyncio.subprocess.Process, by: signal.Signals, grace: float = 15) -> None:
+    """Signals the process and reaps it; a process that outlives the grace is killed."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(by)
+        process.send_signal(signal.SIGCONT)
+    try:
+        await asyncio.wait_for(process.wait(), grace)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _checked(*argv: str) -> None:
+    process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.PIPE)
+    _, err = await process.communicate()
+    if process.returncode:
+        raise LabError(f"{' '.join(argv)}: {err.decode(errors='replace').strip()}")
