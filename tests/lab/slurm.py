@@ -14,30 +14,15 @@ import secrets
 import shutil
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
 
+from tests.lab.slurm_commands import COMMANDS, Done, LabError, SlurmCommands, end
 from tests.lab.slurm_conf import DEFAULT_WORKERS, HEAD_ADDRESS, HEAD_NAME, ROOTS, Network, Workers, render
 
-T = TypeVar("T")
 HERE = Path(__file__).resolve().parent
-COMMANDS = ("scontrol", "sbatch", "squeue", "scancel", "srun", "sinfo")
-PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-
-class LabError(Exception):
-    """The lab could not do what was asked; the message holds the last lines of the log that tells why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """What a finished command left."""
-
-    rc: int
-    out: str
-    err: str
+__all__ = ["DEFAULT_WORKERS", "Done", "LabError", "SlurmLab", "Workers", "cache_folder", "free_ports"]
 
 
 def cache_folder() -> Path:
@@ -55,7 +40,7 @@ def free_ports(count: int) -> list[int]:
         return [each.getsockname()[1] for each in sockets]
 
 
-class SlurmLab:
+class SlurmLab(SlurmCommands):
     """One Slurm cluster. `hooks` maps slurm.conf keys (ResumeProgram, ...) to scripts, which are copied to where SlurmUser may run them."""
 
     def __init__(
@@ -77,9 +62,8 @@ class SlurmLab:
             raise LabError("run this inside tests/lab/isolated, or ask for namespaces=False")
         if ROOTS[version] and not namespaces:
             raise ValueError(f"Slurm {version} runs in a root of its own, which needs namespaces")
-        self.version, self.folder, self.workers, self.namespaces = version, folder, tuple(workers), namespaces
-        self.root = cache_folder() / ROOTS[version] if ROOTS[version] else Path("/")
-        self.conf_path = folder / "etc/slurm.conf"
+        self.version, self.workers, self.namespaces = version, tuple(workers), namespaces
+        super().__init__(cache_folder() / ROOTS[version] if ROOTS[version] else Path("/"), folder)
         self.lines, self.options, self.hooks = tuple(lines), dict(options or {}), dict(hooks or {})
         self.network = self._network()
         self._controller: asyncio.subprocess.Process | None = None
@@ -105,7 +89,13 @@ class SlurmLab:
         self._make_folder()
         self.configure()
         munge = self.folder / "munge"
-        argv = ["/usr/sbin/munged", "--foreground", f"--key-file={munge}/key", f"--socket={munge}/socket", f"--pid-file={munge}/pid"]
+        argv = [
+            "/usr/sbin/munged",
+            "--foreground",
+            f"--key-file={munge}/key",
+            f"--socket={munge}/socket",
+            f"--pid-file={munge}/pid",
+        ]
         argv += [f"--log-file={munge}/log", f"--seed-file={munge}/seed"]
         self._munged = await self._spawn("munged", argv)
         await self.wait_for("munged's socket", self._munge_ready, bool, seconds=10)
@@ -118,7 +108,7 @@ class SlurmLab:
             await self.stop_node(name)
         await self.stop_slurmctld()
         if self._munged:
-            await _end(self._munged, signal.SIGTERM)
+            await end(self._munged, signal.SIGTERM)
         self._munged = None
         if not self.namespaces:
             self._kill_left_behind("")
@@ -190,23 +180,25 @@ class SlurmLab:
     async def _answer(self) -> str:
         assert self._controller is not None
         if self._controller.returncode is not None:
-            raise LabError(f"slurmctld ended with {self._controller.returncode}: {self.tail('slurmctld.log')}{self.tail('slurmctld.out')}")
+            raise LabError(
+                f"slurmctld ended with {self._controller.returncode}: {self.tail('slurmctld.log')}{self.tail('slurmctld.out')}"
+            )
         return (await self.run("scontrol", "ping")).out
 
     async def stop_slurmctld(self, kill: bool = False) -> None:
         """SIGTERM, or SIGKILL with `kill`; returns when it has ended."""
         if self._controller:
-            await _end(self._controller, signal.SIGKILL if kill else signal.SIGTERM)
+            await end(self._controller, signal.SIGKILL if kill else signal.SIGTERM)
         self._controller = None
 
     def freeze(self) -> None:
         """slurmctld keeps its port open and answers nothing."""
         assert self._controller is not None
-        self._controller.send_signal(signal.SIGSTOP)
+        os.kill(self._controller.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         assert self._controller is not None
-        self._controller.send_signal(signal.SIGCONT)
+        os.kill(self._controller.pid, signal.SIGCONT)
 
     # Workers
 
@@ -232,7 +224,7 @@ class SlurmLab:
         """Ends the worker and all its jobs at once, as the end of a pod does."""
         process = self._nodes.pop(name, None)
         if process:
-            await _end(process, signal.SIGKILL)
+            await end(process, signal.SIGKILL)
         if process and not self.namespaces:
             self._kill_left_behind(f"SLURMD_NODENAME={name}")
 
@@ -249,83 +241,7 @@ class SlurmLab:
                     if any(word.startswith(ours) for word in words) and (not mark or mark in words):
                         os.kill(int(entry.name), signal.SIGKILL)
 
-    # Asking and commanding
-
-    def command(self, *argv: str) -> list[str]:
-        """The argv by which this version's command is run, also by the copilot (`command("scontrol")`); see `environment`."""
-        return [str(self.folder / "bin" / argv[0]), *argv[1:]] if self.root != Path("/") else [f"/usr/bin/{argv[0]}", *argv[1:]]
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {"PATH": PATH, "SLURM_CONF": str(self.conf_path), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
-
-    async def run(self, *argv: str, seconds: float = 30) -> Done:
-        """Runs a Slurm command to its end; a TimeoutError after `seconds`."""
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*self.command(*argv), env=self.environment, stdout=pipe, stderr=pipe)
-        try:
-            out, err = await asyncio.wait_for(process.communicate(), seconds)
-        finally:
-            if process.returncode is None:
-                await _end(process, signal.SIGKILL)
-        assert process.returncode is not None
-        return Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
-
-    async def scontrol(self, *argv: str) -> str:
-        """Runs scontrol and returns what it printed; a LabError when it fails."""
-        done = await self.run("scontrol", *argv)
-        if done.rc:
-            raise LabError(f"scontrol {' '.join(argv)}: {done.out}{done.err}")
-        return done.out
-
-    async def sbatch(self, *argv: str, wrap: str = "true") -> int:
-        """Submits a batch job and returns its id. Output goes nowhere unless the arguments say so."""
-        done = await self.run("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", *argv, f"--wrap={wrap}")
-        if done.rc:
-            raise LabError(f"sbatch: {done.err}")
-        return int(done.out.split(";")[0])
-
-    async def fields(self, kind: str, name: str) -> dict[str, str]:
-        """`scontrol -o show KIND NAME` as a mapping; words without `=` are lost. Empty when Slurm does not know the name."""
-        done = await self.run("scontrol", "-o", "show", kind, name)
-        words = done.out.split() if done.rc == 0 else []
-        return dict(reversed([word.partition("=")[::2] for word in words if "=" in word]))
-
-    async def job(self, job: int) -> dict[str, str]:
-        return await self.fields("job", str(job))
-
-    async def node(self, name: str) -> str:
-        """The state as Slurm prints it, flags sorted: IDLE+CLOUD+POWERED_DOWN. Empty when Slurm does not know the node."""
-        base, *flags = (await self.fields("node", name)).get("State", "").split("+")
-        return "+".join([base, *sorted(flags)])
-
-    async def wait_for(self, what: str, probe: Callable[[], Awaitable[T]], ok: Callable[[T], bool], *, seconds: float = 30) -> T:
-        """Asks `probe` until `ok`, and returns its answer. LabError with the last answer and slurmctld's last words when time is up."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while not ok(seen := await probe()):
-            if loop.time() > deadline:
-                raise LabError(f"waited {seconds} s for {what}; last seen: {seen!r}\n{self.tail('slurmctld.log')}")
-            await asyncio.sleep(0.05)
-        return seen
-
-    async def wait_node(self, name: str, *words: str, without: Sequence[str] = (), seconds: float = 30) -> str:
-        """Waits until the node's state has all the words and none of `without`."""
-
-        def fits(state: str) -> bool:
-            seen = set(state.split("+"))
-            return seen.issuperset(words) and seen.isdisjoint(without)
-
-        return await self.wait_for(f"{name} to be {'+'.join(words)}", lambda: self.node(name), fits, seconds=seconds)
-
-    async def wait_job(self, job: int, *states: str, seconds: float = 60) -> dict[str, str]:
-        what = f"job {job} to be {' or '.join(states)}"
-        return await self.wait_for(what, lambda: self.job(job), lambda seen: seen.get("JobState") in states, seconds=seconds)
-
-    def tail(self, log: str, lines: int = 15) -> str:
-        """The last lines of a file in the log folder."""
-        path = self.folder / "log" / log
-        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+    # Processes
 
     async def _spawn(self, name: str, argv: Sequence[str], conf: Path | None = None) -> asyncio.subprocess.Process:
         environment = self.environment | {"SLURM_CONF": str(conf or self.conf_path)}
@@ -333,19 +249,6 @@ class SlurmLab:
             return await asyncio.create_subprocess_exec(
                 *argv, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-
-
-async def _end(process: asyncio.subprocess.Process, by: signal.Signals, grace: float = 15) -> None:
-    """Signals the process and reaps it; a process that outlives the grace is killed."""
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(by)
-        process.send_signal(signal.SIGCONT)
-    try:
-        await asyncio.wait_for(process.wait(), grace)
-    except TimeoutError:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
 
 
 async def _checked(*argv: str) -> None:

@@ -95,7 +95,9 @@ def _node_lines(workers: Sequence[Workers], network: Network, reports: str) -> l
         if network.ports is None:
             lines.append(f"NodeName={group.hostlist} {features} State=CLOUD")
         else:
-            lines += [f"NodeName={name} NodeAddr=127.0.0.1 Port={network.ports[name]} {features} State=CLOUD" for name in group.nodes]
+            lines += [
+                f"NodeName={name} NodeAddr=127.0.0.1 Port={network.ports[name]} {features} State=CLOUD" for name in group.nodes
+            ]
     for number, group in enumerate(workers):
         default = " Default=YES" if number == 0 else ""
         lines.append(f"PartitionName={group.partition} Nodes={group.hostlist} MaxTime=INFINITE State=UP{default}")
