@@ -1,0 +1,46 @@
+# Everything is installed by tests/lab/install, once, outside the tree. `make help` lists what there is.
+SHELL := /bin/bash
+SLURM ?= 22.05
+KUBERNETES ?= embedded
+ARGS ?=
+PYTHON = venv=$$(tests/lab/install venv) && "$$venv/bin/python"
+TIERS = $(PYTHON) -m tests.tiers
+real_parts = $(if $(filter real,$(KUBERNETES)),kubernetes kruise)
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-slurm test-contract test-e2e test-lower-bounds lint bench clean-cache
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
+	@echo 'Variables: SLURM=22.05|24.11|26.05  KUBERNETES=embedded|real  ARGS="more arguments for pytest"'
+
+demo: ## from a submitted job to registered nodes and back, on real Slurm (KUBERNETES=real: and a real control plane)
+	@tests/lab/install isolated slurm-22.05 $(real_parts)
+	@venv=$$(tests/lab/install venv) && exec env COPILOT_KUBERNETES=$(KUBERNETES) tests/lab/isolated "$$venv/bin/python" -m tests.demo
+
+test: ## every tier, the quick ones first; what this machine cannot run is reported
+	@$(TIERS) $(if $(ARGS),-- $(ARGS))
+
+test-unit: ## the pure modules, the server, the hooks
+	@$(TIERS) --only unit $(if $(ARGS),-- $(ARGS))
+
+test-slurm: ## what the copilot relies on, on a real slurmctld (SLURM=)
+	@$(TIERS) --only slurm-$(SLURM) $(if $(ARGS),-- $(ARGS))
+
+test-contract: ## the embedded API server against the real one
+	@$(TIERS) --only contract $(if $(ARGS),-- $(ARGS))
+
+test-e2e: ## the whole way, hook to registered node (SLURM=, KUBERNETES=)
+	@$(TIERS) --only e2e-$(SLURM)-$(KUBERNETES) $(if $(ARGS),-- $(ARGS))
+
+test-lower-bounds: ## the unit tests on the oldest libraries that pyproject.toml allows
+	@venv=$$(tests/lab/install venv-lower-bounds) && "$$venv/bin/python" -m tests.tiers --only unit $(if $(ARGS),-- $(ARGS))
+
+lint: ## types, style, imports, shell scripts, installation, the tree itself
+	@$(TIERS) --only lint $(if $(ARGS),-- $(ARGS))
+
+bench: ## measure, as ratios to floors of the same run
+	@tests/lab/install isolated slurm-22.05 kubernetes
+	@venv=$$(tests/lab/install venv) && exec tests/lab/isolated "$$venv/bin/python" -m pytest -s tests/benchmarks $(ARGS)
+
+clean-cache: ## remove what tests/lab/install has kept
+	@tests/lab/install clean
