@@ -17,7 +17,7 @@ async def serve(host: str, port: int, kubeconfig: Path) -> None:
     for sign in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(sign, ended.set)
     async with server:
-        server.kubeconfig("admin", server.access.admin_token).replace(kubeconfig)
+        server.endpoint.kubeconfig_path.replace(kubeconfig)
         print(json.dumps({"url": server.endpoint.url, "kubeconfig": str(kubeconfig)}), flush=True)
         await ended.wait()
 

@@ -24,7 +24,8 @@ class Kind:
     """One resource.
 
     `default` fills in what is missing at each write. `mutable` names the spec fields that an update may change (None: all), `refusal`
-    is what is said of the others; fields that are not `known` (None: all are) are dropped silently. `keeps_status`: a create may bring a status. `generation`: the kind has one.
+    is what is said of the others; fields that are not `known` (None: all are) are dropped silently.
+    `keeps_status`: a create may bring a status. `generation`: the kind has one.
     """
 
     group: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import time
 from collections import deque
@@ -13,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import yaml
 from aiohttp import web
 
+from tests.lab.access import write_kubeconfig
 from tests.lab.embedded import status
 from tests.lab.embedded.access import Access, forbidden
 from tests.lab.embedded.faults import Action, Faults
@@ -25,6 +26,7 @@ from tests.lab.embedded.status import PageNotFound, StatusError
 from tests.lab.embedded.store import Store
 from tests.lab.endpoint import ApiEndpoint
 
+MANIFEST = Path(__file__).resolve().parents[3] / "manifests/base/rbac.yaml"
 VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "linux/amd64"}
 
 
@@ -67,26 +69,28 @@ class EmbeddedServer:
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         for name in ("default", "kube-system"):
-            body = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
-            self.resources.create(NAMESPACES, "", body)
+            self.add_namespace(name)
 
     @property
     def endpoint(self) -> ApiEndpoint:
         return ApiEndpoint(f"http://{self.host}:{self.port}", None, self.access.admin_token, self.folder / "admin.kubeconfig")
 
-    def kubeconfig(self, name: str, token: str, namespace: str = "default") -> Path:
-        """A kubeconfig file (JSON is YAML too) for the bearer of `token`."""
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "embedded", "cluster": {"server": self.endpoint.url}}],
-            "users": [{"name": name, "user": {"token": token}}],
-            "contexts": [{"name": name, "context": {"cluster": "embedded", "user": name, "namespace": namespace}}],
-            "current-context": name,
-        }
-        path = self.folder / f"{name}.kubeconfig"
-        path.write_text(json.dumps(config, indent=1))
-        return path
+    async def service_account(self, namespace: str, manifest: Path = MANIFEST) -> str:
+        """A token of the manifest's ServiceAccount, with its Roles in the namespace (made if need be). Same as ControlPlane's."""
+        if self.store.get(self.resources.key(NAMESPACES, "", namespace)) is None:
+            self.add_namespace(namespace)
+        documents = [document for document in yaml.safe_load_all(manifest.read_text()) if document]
+        name = next(document["metadata"]["name"] for document in documents if document["kind"] == "ServiceAccount")
+        roles = [document for document in documents if document["kind"] in ("Role", "ClusterRole")]
+        return self.access.service_account(name, namespace, *roles)
+
+    async def kubeconfig(self, namespace: str) -> Path:
+        """A kubeconfig file with exactly the rights that the manifests give to the copilot."""
+        token = await self.service_account(namespace)
+        return write_kubeconfig(self.folder / f"{namespace}.kubeconfig", self.endpoint.url, None, token, namespace)
+
+    def add_namespace(self, name: str) -> None:
+        self.resources.create(NAMESPACES, "", {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}})
 
     async def start(self) -> Self:
         app = web.Application(client_max_size=2**24)
@@ -95,7 +99,7 @@ class EmbeddedServer:
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await self.resume()
-        self.kubeconfig("admin", self.access.admin_token)
+        write_kubeconfig(self.endpoint.kubeconfig_path, self.endpoint.url, None, self.access.admin_token)
         return self
 
     async def stop(self) -> None:
