@@ -15,7 +15,6 @@ from copilot.model import Verb
 from copilot.server.access import Access, peer_of
 from copilot.telemetry import HookOutcome, Metrics
 
-REQUEST_ID = "request_id"
 PATHS = "POST /v1/resume, /v1/suspend, /v1/resume-fail and GET /v1/wait, /v1/nodes, /v1/groups"
 log = structlog.get_logger()
 
@@ -29,6 +28,11 @@ class RefusedError(Exception):
         self.outcome = outcome
         self.sentence = sentence
         self.more = more
+
+
+def request_id_now() -> str:
+    """The id of the request that is being handled: the same that its log lines carry."""
+    return str(structlog.contextvars.get_contextvars().get("request_id", ""))
 
 
 def answer(request_id: str, status: int, body: dict[str, Any]) -> web.Response:
@@ -63,7 +67,7 @@ def gatekeeper(metrics: Metrics, access: Access) -> Middleware:
     async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         if isinstance(request.protocol, Connection):
             request.protocol.head_is_here()
-        request_id = request[REQUEST_ID] = secrets.token_hex(4)
+        request_id = secrets.token_hex(4)
         action = action_of(request.path)
         peer = peer_of(request.transport)
         caller = {"uid": peer.uid, "pid": peer.pid} if peer else {"from": request.remote or "?"}

@@ -15,7 +15,7 @@ from copilot.hints import jobs_by_node
 from copilot.hostlist import HostlistError, expand, fold
 from copilot.model import Verb
 from copilot.server.core import Core, HookAnswer, WaitAnswer, WaitState
-from copilot.server.gate import REQUEST_ID, RefusedError, answer, shown
+from copilot.server.gate import RefusedError, answer, request_id_now, shown
 from copilot.telemetry import HookOutcome
 
 # So many job ids and ignored groups are written in one log line; the rest is counted.
@@ -55,20 +55,20 @@ class Hooks:
     async def post(self, request: web.Request) -> web.Response:
         """A hook call: 202 with what was accepted and what ignored, 422 if nothing was accepted."""
         verb = Verb(request.match_info["verb"])
+        body = _decoded(await self._read(request))
         if self._stopping:
             raise _stopping()
-        body = _decoded(await self._read(request))
         nodes = self._expanded(body.get("nodes"), "nodes in the body")
         jobs = jobs_by_node(body.get("resume_file"), self._settings.max_nodes)
         known = set(nodes)
-        result = self._core.hook(verb, nodes, request[REQUEST_ID], {node: ids for node, ids in jobs.items() if node in known})
+        result = self._core.hook(verb, nodes, request_id_now(), {node: ids for node, ids in jobs.items() if node in known})
         ignored = [{"nodes": fold(names), "reason": reason} for names, reason in result.ignored]
         if not result.accepted:
             raise RefusedError(422, HookOutcome.UNACCEPTABLE, "none of the nodes was accepted; see ignored", ignored=ignored)
         accepted = fold(result.accepted)
         self._core.metrics.hook(verb, HookOutcome.PARTLY if ignored else HookOutcome.ACCEPTED)
         self._log_hook(verb, result, accepted, ignored, sorted({job for ids in jobs.values() for job in ids}))
-        return answer(request[REQUEST_ID], 202, {"accepted": accepted, "ignored": ignored})
+        return answer(request_id_now(), 202, {"accepted": accepted, "ignored": ignored})
 
     def _log_hook(self, verb: Verb, result: HookAnswer, accepted: str, ignored: list[dict[str, str]], jobs: list[int]) -> None:
         more: dict[str, Any] = {"ignored": ignored[:LOGGED]} if ignored else {}
@@ -116,7 +116,7 @@ class Hooks:
         self._core.metrics.hook("wait", outcome)
         body = _wait_body(result)
         log.info("wait", job=request.query.get("job", "")[:40], nodes=fold(nodes), seconds=round(loop.time() - start, 3), **body)
-        return answer(request[REQUEST_ID], _WAIT_STATUS.get(result.state, 200), body)
+        return answer(request_id_now(), _WAIT_STATUS.get(result.state, 200), body)
 
     async def _answer_of(self, waiting: Any) -> WaitAnswer:
         """The core's answer, or STOPPING if we stop first. If the caller goes away, the core's wait is cancelled with it."""
@@ -134,11 +134,11 @@ class Hooks:
             self._waits.discard(task)
             self._core.metrics.waiting(len(self._waits))
 
-    async def groups(self, request: web.Request) -> web.Response:
+    async def groups(self, _request: web.Request) -> web.Response:
         """Everything of the snapshot but the nodes."""
         snapshot = self._core.snapshot()
         snapshot.pop("nodes", None)
-        return answer(request[REQUEST_ID], 200, snapshot)
+        return answer(request_id_now(), 200, snapshot)
 
     async def nodes(self, request: web.Request) -> web.StreamResponse:
         """The whole snapshot, written in pieces."""
@@ -146,7 +146,7 @@ class Hooks:
         rows = snapshot.pop("nodes", [])
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        await response.write(json.dumps({"request_id": request[REQUEST_ID], **snapshot})[:-1].encode() + b', "nodes": [')
+        await response.write(json.dumps({"request_id": request_id_now(), **snapshot})[:-1].encode() + b', "nodes": [')
         async for piece in _pieces(rows):
             await response.write(piece)
         await response.write(b"]}\n")
