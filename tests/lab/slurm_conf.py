@@ -69,14 +69,16 @@ def _defaults(version: str, folder: Path, network: Network) -> dict[str, str]:
         "MpiDefault": "none",
         "ReturnToService": "2",
         "SlurmctldParameters": "idle_on_node_suspend",
-        "ReconfigFlags": "KeepPowerSaveSettings",
         "ResumeRate": "0",
         "SuspendRate": "0",
         "SuspendTime": "60",
         "SuspendTimeout": "10",
         "ResumeTimeout": "60",
     }
-    if version == "22.05":
+    if version != "22.05":
+        # 22.05 does not know the flag: every command would complain of it.
+        options["ReconfigFlags"] = "KeepPowerSaveSettings"
+    else:
         # Before 23.11 the address of a registered node is kept after power-down without cloud_reg_addrs, and powered-down
         # CLOUD nodes are invisible without PrivateData=cloud.
         options |= {

@@ -1,0 +1,69 @@
+"""What scontrol prints: pure. No regular expression over lines, no stall: 10,000 lines take some 50 ms in all."""
+
+from __future__ import annotations
+
+import re
+from sys import intern
+
+from copilot.model import Node
+
+# The ` [root@1796078081]` that Slurm appends to a Reason (SLURM_TIME_FORMAT=%s).
+_REASON_END = re.compile(r" \[[^\s@\[\]]+@(?:\d+|Unknown|None|N/A)\](?=\s|$)")
+
+
+def seconds(text: str) -> float | None:
+    """A time of `show config` ("10 sec") in seconds; None for INFINITE, NONE and whatever is no number."""
+    number = text.split()[0] if text.split() else ""
+    return float(number) if number.isdigit() else None
+
+
+class NodeLines:
+    """Parses lines of `scontrol -o show nodes` and shares what repeats, so that 10,000 nodes cost little memory."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[str, frozenset[str]]] = {}
+
+    def node(self, line: str) -> Node | None:
+        """None for a line that is not a node's: "Node x not found", or a part of somebody's multi-line Reason."""
+        state_at = line.find(" State=")
+        if state_at < 0 or not line.startswith("NodeName="):
+            return None
+        # The numbers come before Reason, Comment and Extra, which are free text and stand at the end.
+        head, raw_state = line[:state_at], _word(line, state_at + 7)
+        reason_at = line.find(" Reason=", state_at)
+        name, address = intern(_word(line, 9)), _value(head, " NodeAddr=")
+        state = self._states.get(raw_state)
+        if state is None:
+            base, *flags = (intern(each) for each in raw_state.split("+"))
+            state = self._states[raw_state] = (base.rstrip("*~#!%$@^-"), frozenset(flags))
+        return Node(
+            name=name,
+            base=state[0],
+            flags=state[1],
+            reason=_reason(line[reason_at + 8 :]) if reason_at >= 0 else "",
+            address=name if address == name else address,
+            version=intern(_value(head, " Version=")),
+            boot_epoch=_epoch(line, " BootTime=", state_at),
+            slurmd_start_epoch=_epoch(line, " SlurmdStartTime=", state_at),
+        )
+
+
+def _word(line: str, start: int) -> str:
+    end = line.find(" ", start)
+    return line[start:] if end < 0 else line[start:end]
+
+
+def _value(line: str, key: str, start: int = 0) -> str:
+    at = line.find(key, start)
+    return "" if at < 0 else _word(line, at + len(key))
+
+
+def _epoch(line: str, key: str, start: int) -> int | None:
+    value = _value(line, key, start)
+    return int(value) if value.isdigit() else None
+
+
+def _reason(text: str) -> str:
+    """Without the ` [user@time]` that Slurm appends, and without the Comment and Extra that may follow it."""
+    end = _REASON_END.search(text)
+    return (text[: end.start()] if end else text).strip()
