@@ -4,6 +4,6 @@ What is wanted is always a set; replicas and lists are computed from it anew, so
 """
 
 from copilot.targets.kinds import patch, read, says
-from copilot.targets.names import collection, path, split_node
+from copilot.targets.names import collection, involved, path, split_node
 
-__all__ = ["collection", "patch", "path", "read", "says", "split_node"]
+__all__ = ["collection", "involved", "patch", "path", "read", "says", "split_node"]

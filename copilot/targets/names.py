@@ -39,3 +39,16 @@ def split_node(name: str) -> tuple[str, int] | None:
     if found is None or int(found["index"]) > MAX_INDEX:
         return None
     return found["group"], int(found["index"])
+
+
+def involved(ref: TargetRef, uid: str) -> dict[str, str]:
+    """The object as an Event refers to it."""
+    group_version, _ = _COLLECTIONS[ref.kind]
+    kind = "SlurmCluster" if ref.kind is Kind.SLURM_CLUSTER else "StatefulSet"
+    return {
+        "apiVersion": group_version.removeprefix("apis/"),
+        "kind": kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "uid": uid,
+    }
