@@ -231,6 +231,11 @@ class SlurmLab(SlurmCommands):
     def nodes_running(self) -> list[str]:
         return [name for name, process in self._nodes.items() if process.returncode is None]
 
+    def node_pid(self, name: str) -> int | None:
+        """The process below which everything of the worker runs; None when it does not run."""
+        process = self._nodes.get(name)
+        return process.pid if process is not None and process.returncode is None else None
+
     def _kill_left_behind(self, mark: str) -> None:
         """Without a pid namespace the steps of a killed slurmd live on: they are known by the configuration in their environment."""
         ours = f"SLURM_CONF={self.folder}/etc/"
