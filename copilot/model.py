@@ -160,6 +160,8 @@ class Pod:
     restarts: int = 0
     host: str = ""
     ip: str = ""
+    # the name of its controller: a pod that merely has a node's name is none of ours
+    owner: str = ""
     # the first container's waiting/terminated reason and message, or the scheduler's words; "" when all is well
     trouble: str = ""
     message: str = ""

@@ -1,0 +1,133 @@
+"""What is done once: updates of Slurm's nodes and deletions of pods, each in a queue of its own so that neither waits for the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from copilot.hostlist import fold
+from copilot.kube import Kube, KubeError
+from copilot.model import Kind, Target
+from copilot.plan import NodeUpdate, PodDelete, Told
+from copilot.slurm import Slurm, SlurmRefused, SlurmUnavailable
+
+_log = structlog.get_logger()
+API_KINDS = {
+    Kind.SLURM_CLUSTER: ("kai.alibabacloud.com/v1", "SlurmCluster"),
+    Kind.STATEFUL_SET: ("apps/v1", "StatefulSet"),
+    Kind.ADVANCED_STATEFUL_SET: ("apps.kruise.io/v1beta1", "StatefulSet"),
+}
+
+
+class Teller:
+    """Tells Slurm. `told` is what the decision reads: a node is not told again before a view that was taken after the answer."""
+
+    def __init__(self, slurm: Slurm, clock: Callable[[], float], done: Callable[[], None]) -> None:
+        self.told: dict[str, Told] = {}
+        self._slurm = slurm
+        self._clock = clock
+        self._done = done
+        self._queue: asyncio.Queue[NodeUpdate] = asyncio.Queue()
+
+    def tell(self, updates: Iterable[NodeUpdate]) -> None:
+        """Queues the updates. The decision repeats none that is under way, so the queue holds each node at most once."""
+        for update in updates:
+            for name in update.nodes:
+                self.told[name] = Told(update.state, self._clock(), done=False)
+            self._queue.put_nowait(update)
+
+    def forget(self, tracked: Iterable[str]) -> None:
+        """Drops what was told of nodes that are at rest again, so that the memory does not grow."""
+        kept = set(tracked)
+        self.told = {name: told for name, told in self.told.items() if name in kept or not told.done}
+
+    async def run(self) -> None:
+        """Never returns; what Slurm refuses is logged, and decided anew on the next view."""
+        while True:
+            update = await self._queue.get()
+            words = {"state": update.state, "nodes": fold(update.nodes), "count": len(update.nodes), "reason": update.reason}
+            try:
+                await self._slurm.update(update.state, update.nodes, update.reason or None)
+            except (SlurmRefused, SlurmUnavailable) as error:
+                _log.error("slurm_update_failed", **words, error=str(error))
+            else:
+                _log.info("slurm_updated", **words)
+            for name in update.nodes:
+                self.told[name] = Told(update.state, self._clock())
+            self._done()
+
+
+class Deleter:
+    """Deletes pods, each only while it still is the very pod that was judged (uid precondition)."""
+
+    def __init__(self, kube: Kube, namespace: str) -> None:
+        self._kube = kube
+        self._namespace = namespace
+        self._queue: asyncio.Queue[PodDelete] = asyncio.Queue()
+        self._under_way: set[str] = set()
+
+    def delete(self, deletes: Iterable[PodDelete]) -> None:
+        """Queues deletions that are not under way. An accepted one is not repeated: the pod's end comes by watch."""
+        for delete in deletes:
+            if delete.uid not in self._under_way:
+                self._under_way.add(delete.uid)
+                self._queue.put_nowait(delete)
+
+    def forget(self, uids: set[str]) -> None:
+        """Keeps only what still exists."""
+        self._under_way &= uids
+
+    async def run(self) -> None:
+        """Never returns. A deletion that fails is forgotten after a second, so that the next decision may ask again."""
+        while True:
+            delete = await self._queue.get()
+            try:
+                await self._kube.delete(f"/api/v1/namespaces/{self._namespace}/pods/{delete.name}", delete.uid)
+            except KubeError as error:
+                _log.error("pod_delete_failed", node=delete.name, reason=delete.reason, error=str(error))
+                await asyncio.sleep(1.0)
+                self._under_way.discard(delete.uid)
+            else:
+                _log.info("pod_deleted", node=delete.name, reason=delete.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that `kubectl describe` of a target should show. `reason` is a word in CamelCase."""
+
+    target: Target
+    reason: str
+    message: str
+
+
+class Announcer:
+    """Creates Events on the targets. They are for people: when the API server is away they are dropped, the log has them all."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._queue: asyncio.Queue[Notice] = asyncio.Queue(maxsize=100)
+
+    def announce(self, notices: Iterable[Notice]) -> None:
+        """Queues notices; what does not fit is dropped."""
+        for notice in notices:
+            if not self._queue.full():
+                self._queue.put_nowait(notice)
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            notice = await self._queue.get()
+            try:
+                await self._kube.create_event(involved(notice.target), notice.reason, notice.message, warning=True)
+            except KubeError as error:
+                _log.warning("event_not_created", target=str(notice.target.ref), reason=notice.reason, error=str(error))
+                await asyncio.sleep(1.0)
+
+
+def involved(target: Target) -> dict[str, str]:
+    """The Event's involvedObject."""
+    version, kind = API_KINDS[target.ref.kind]
+    return {"apiVersion": version, "kind": kind, "namespace": target.ref.namespace, "name": target.ref.name, "uid": target.uid}

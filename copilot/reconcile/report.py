@@ -1,0 +1,172 @@
+"""What the loop tells: outcomes as batched log lines and counts, and the picture that `status` prints."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from copilot.hostlist import fold
+from copilot.model import Phase, PodView, SlurmView
+from copilot.plan import Outcome, Track, What, World
+from copilot.reconcile.groups import Groups
+from copilot.telemetry import Metrics
+
+_log = structlog.get_logger()
+_STAGES = (
+    (Phase.SCALED, "requested_at", "scaled_at"),
+    (Phase.PENDING, "scaled_at", "pending_at"),
+    (Phase.SCHEDULED, "pending_at", "scheduled_at"),
+    (Phase.RUNNING, "scheduled_at", "running_at"),
+    (Phase.UP, "running_at", "up_at"),
+)
+# What `kubectl describe` of a target shows, in the API's manner of naming.
+_EVENTS = {
+    What.FAILED: "NodeFailed",
+    What.STALE: "StalePodReplaced",
+    What.ORPHAN: "OrphanRemoved",
+    What.MISSED_HOOK: "MissedHook",
+}
+_SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN})
+
+
+def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, str]]:
+    """One line for all nodes to which the same happened in one decision, and the counts.
+
+    Returns what deserves an Event on the group's target: group, reason, message.
+    """
+    notices = []
+    batches: dict[tuple[Any, ...], list[Outcome]] = defaultdict(list)
+    for outcome in outcomes:
+        _count(outcome, metrics)
+        batches[outcome.what, outcome.group, outcome.reason, outcome.message].append(outcome)
+    for (what, group, reason, message), batch in batches.items():
+        fields: dict[str, Any] = {"group": group, "nodes": fold(outcome.node for outcome in batch), "count": len(batch)}
+        if reason:
+            fields.update(reason=reason, message=message)
+        requests = sorted({outcome.track.request_id for outcome in batch if outcome.track.request_id})
+        if requests:
+            fields["request_id"] = requests[0] if len(requests) == 1 else requests
+        jobs = sorted({job for outcome in batch for job in outcome.track.jobs})
+        if jobs:
+            fields["jobs"] = jobs
+        if what is What.UP:
+            fields.update(_durations([outcome.track for outcome in batch]))
+        (_log.warning if what in _SERIOUS else _log.info)(what.value, **fields)
+        if what in _EVENTS:
+            words = f": {reason}: {message}" if reason else ""
+            notices.append((group, _EVENTS[what], f"{fields['count']} node(s), {fields['nodes']}{words}"))
+    return notices
+
+
+def _count(outcome: Outcome, metrics: Metrics) -> None:
+    track = outcome.track
+    if outcome.what is What.UP and track.requested_at is not None and track.up_at is not None:
+        metrics.ready(outcome.group, track.up_at - track.requested_at)
+        for stage, seconds in stages(track).items():
+            metrics.stage(Phase(stage), seconds)
+    elif outcome.what is What.FAILED and outcome.reason is not None:
+        metrics.failure(outcome.group, outcome.reason)
+    elif outcome.what is What.MISSED_HOOK:
+        metrics.missed_hooks(1)
+    elif outcome.what is What.ORPHAN:
+        metrics.orphans_removed(1)
+
+
+def stages(track: Track) -> dict[str, float]:
+    """Seconds that each stage of the start took, by the stage's name. A stage nobody saw is counted to the next one."""
+    found: dict[str, float] = {}
+    last = track.requested_at
+    for stage, _, field in _STAGES:
+        at: float | None = getattr(track, field)
+        if at is not None and last is not None:
+            found[stage] = max(0.0, at - last)
+            last = at
+    return found
+
+
+def _durations(tracks: list[Track]) -> dict[str, Any]:
+    """The slowest start of the batch, stage by stage: what an operator would ask about."""
+    slowest = max(tracks, key=lambda track: (track.up_at or 0.0) - (track.requested_at or 0.0))
+    taken = {stage: round(seconds, 3) for stage, seconds in stages(slowest).items()}
+    return {"seconds": round((slowest.up_at or 0.0) - (slowest.requested_at or 0.0), 3), "stages": taken}
+
+
+def gauges(world: World, desired: Mapping[str, frozenset[int]], metrics: Metrics) -> None:
+    """Nodes by phase and the three replica numbers of every group."""
+    phases: dict[str, Counter[Phase]] = {name: Counter() for name in world.groups}
+    for name, track in world.tracks.items():
+        phases[world.members[name].group.name][track.phase] += 1
+    totals = Counter(member.group.name for member in world.members.values())
+    pods = Counter(world.members[name].group.name for name in world.pods.pods)
+    for group, counted in phases.items():
+        counted[Phase.OFF] = totals[group] - counted.total() + counted[Phase.OFF]
+        metrics.nodes(group, counted)
+        metrics.replicas(group, wanted=len(desired.get(group, ())), target=len(world.covers.get(group, ())), pods=pods[group])
+
+
+def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[str, Any]:
+    """Groups with counts by phase, and every node that is not simply off, ready for JSON. Ages in seconds."""
+    counts: dict[str, Counter[str]] = {name: Counter() for name in world.groups}
+    nodes = []
+    for name, member in sorted(world.members.items(), key=lambda item: (item[1].group.name, item[1].index)):
+        track = world.tracks.get(name)
+        counts[member.group.name][track.phase if track else Phase.OFF] += 1
+        if track is not None:
+            nodes.append(_node(name, member.group.name, track, world))
+    listed = []
+    for name, group in sorted(world.groups.items()):
+        writer = groups.writers[group.target]
+        pods = sum(1 for pod in world.pods.pods if world.members[pod].group.name == name)
+        listed.append(
+            {
+                "name": name,
+                "target": str(group.target),
+                "replicas": next((state.replicas for state in writer.target.states if state.group.name == name), 0)
+                if writer.target
+                else 0,
+                "pods": pods,
+                "nodes": counts[name].total(),
+                "phases": dict(counts[name]),
+                "problem": writer.problem,
+            }
+        )
+    return {
+        "groups": listed,
+        "nodes": nodes,
+        "problems": dict(problems),
+        "view_age": _age(world.slurm, world.now),
+        "pods_synced": world.pods.synced,
+    }
+
+
+def _node(name: str, group: str, track: Track, world: World) -> dict[str, Any]:
+    node = world.slurm.nodes.get(name) if world.slurm else None
+    pod = world.pods.pods.get(name)
+    return {
+        "name": name,
+        "group": group,
+        "phase": track.phase,
+        "age": round(world.now - track.since, 3),
+        "state": node.state if node else "unknown to Slurm",
+        "reason": track.message
+        or (node.reason if node else "")
+        or (f"{pod.trouble}: {pod.message}" if pod and pod.trouble else ""),
+        "failure": track.failure or "",
+        "pod": pod.phase if pod else "",
+        "jobs": list(track.jobs),
+        "request_id": track.request_id,
+        "stages": {stage: round(seconds, 3) for stage, seconds in stages(track).items()},
+    }
+
+
+def _age(view: SlurmView | None, now: float) -> float | None:
+    return round(now - view.taken_at, 3) if view else None
+
+
+def owned_pods(pods: PodView, groups: Groups) -> PodView:
+    """Only the pods that the groups' targets run; head, login and foreign pods of the namespace are none of ours."""
+    groups.meet(pods.pods)
+    return PodView(pods.synced, {name: pod for name, pod in pods.pods.items() if groups.owned(name, pod.owner)})

@@ -1,0 +1,119 @@
+"""How often Slurm is asked (design: section 7), in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from copilot.config import Settings
+from copilot.model import SlurmView
+from copilot.plan import Pace
+from copilot.reconcile.looks import Looks, Share
+
+pytestmark = pytest.mark.looptime
+
+
+class Slurmctld:
+    """Answers after `takes` seconds, or fails."""
+
+    def __init__(self, takes: float = 0.02) -> None:
+        self.takes = takes
+        self.asked: list[float] = []
+        self.views: list[SlurmView] = []
+        self.dead = False
+        self.errors = 0
+
+    async def look(self) -> SlurmView:
+        now = asyncio.get_running_loop().time()
+        self.asked.append(now)
+        await asyncio.sleep(self.takes)
+        if self.dead:
+            raise ConnectionError("slurmctld is away")
+        return SlurmView(now, {})
+
+    def failed(self, _error: Exception) -> None:
+        self.errors += 1
+
+
+def looks_of(slurmctld: Slurmctld, settings: Settings | None = None) -> Looks:
+    clock = asyncio.get_running_loop().time
+    return Looks(slurmctld.look, (ConnectionError,), settings or Settings(), clock, slurmctld.views.append, slurmctld.failed)
+
+
+async def for_a_while(looks: Looks, seconds: float) -> None:
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(seconds)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_quiet_asks_twice_a_minute() -> None:
+    slurmctld = Slurmctld()
+    looks = looks_of(slurmctld)
+    looks.pace(Pace.QUIET)
+    await for_a_while(looks, 301)
+    assert len(slurmctld.asked) == 11
+
+
+async def test_a_request_is_answered_by_a_look_that_begins_after_it() -> None:
+    slurmctld = Slurmctld(takes=1.0)
+    looks = looks_of(slurmctld)
+    looks.pace(Pace.QUIET)
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(0.5)  # a look is under way: it cannot know what happens now
+    for _ in range(100):
+        looks.request()
+    await asyncio.sleep(5)
+    running.cancel()
+    assert slurmctld.asked == pytest.approx([0.0, 1.0], abs=0.01)
+
+
+async def test_a_faster_pace_takes_effect_at_once() -> None:
+    slurmctld = Slurmctld(takes=0.001)
+    looks = looks_of(slurmctld)
+    looks.pace(Pace.QUIET)
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(10)
+    looks.pace(Pace.FAST)
+    await asyncio.sleep(1.0)
+    running.cancel()
+    assert len(slurmctld.asked) >= 7
+
+
+@pytest.mark.parametrize("takes", [0.02, 0.2, 2.0])
+async def test_looks_never_take_more_than_their_share_of_a_minute(takes: float) -> None:
+    slurmctld = Slurmctld(takes)
+    looks = looks_of(slurmctld, Settings(poll_share=0.05))
+    looks.pace(Pace.FAST)
+    await for_a_while(looks, 600)
+    for start in range(0, 540, 10):
+        spent = sum(takes for asked in slurmctld.asked if start <= asked < start + 60)
+        assert spent <= 0.05 * 60 + 2 * takes
+    assert len(slurmctld.asked) * takes >= 0.5 * 0.05 * 600, "the share is there to be used"
+
+
+async def test_a_dead_slurmctld_is_asked_at_most_once_a_second_and_never_given_up() -> None:
+    slurmctld = Slurmctld(takes=0.001)
+    slurmctld.dead = True
+    looks = looks_of(slurmctld)
+    looks.pace(Pace.FAST)
+    running = asyncio.create_task(looks.run())
+    for _ in range(100):
+        looks.request()
+        await asyncio.sleep(0.5)
+    assert 5 <= len(slurmctld.asked) <= 50
+    slurmctld.dead = False
+    await asyncio.sleep(6)
+    running.cancel()
+    assert slurmctld.views
+
+
+def test_a_burst_is_allowed_after_a_quiet_time() -> None:
+    share = Share(0.05)
+    for step in range(60):
+        now = 100 + step * 0.15
+        assert share.free_at(now) == now, "sixty looks of 20 ms are 1.2 s of the 3 s that a minute allows"
+        share.add(now, 0.02)
+    assert share.free_at(1000.0) == 1000.0
