@@ -36,7 +36,11 @@ PATIENCE=4
 # Longer bodies go to curl by a pipe: the kernel takes no argument over 128 KiB.
 ARGUMENT_MAX=100000
 
-say() { printf '%(%FT%T%z)T %s[%s]: %s\n' -1 "${0##*/}" $$ "$*"; }
+# say WORDS...: one line in the log, whatever newlines there are in the words.
+say() {
+    local line=${*%$'\n'}
+    printf '%(%FT%T%z)T %s[%s]: %s\n' -1 "${0##*/}" $$ "${line//$'\n'/ }"
+}
 
 # post VERB BODY: the answer's body and status in $text and $status; 000 if there was none.
 post() {

@@ -26,12 +26,15 @@ fi
 [ -n "$SLURM_JOB_NODELIST" ] || exit 0
 
 # The copilot answers every SLICE seconds at the latest, and is asked again: so one that hangs holds a job for little longer than that.
-SLICE=60
+limit=${COPILOT_WAIT:-600}
+SLICE=$((limit < 60 ? limit : 60))
 # So many times a copilot that is away or stopping is asked again, a second apart: enough for a restart.
 tries=30
 newline='
 '
-say() { echo "$(date +%FT%T%z) slurm-prolog.sh[$$]: job $SLURM_JOB_ID: $*"; }
+set -f # no globbing in what is said, whose line ends become blanks
+# shellcheck disable=SC2048,SC2086
+say() { echo "$(date +%FT%T%z) slurm-prolog.sh[$$]: job $SLURM_JOB_ID:" $*; }
 uptime() { read -r now rest </proc/uptime && now=${now%.*}; } # seconds, without starting a process
 
 # ask: the answer's body and status in $text and $status, curl's exit code in $code.
@@ -52,16 +55,17 @@ ask() {
     code=$?
     status=${answer##*"$newline"}
     text=${answer%"$newline"*}
+    [ $code -eq 0 ] || status=none text=$answer
 }
 
 uptime
-end=$((now + ${COPILOT_WAIT:-600}))
+end=$((now + limit))
 while ask; do
     uptime
-    case $code/$status in
-    0/200) exit 0 ;;
-    0/504) ;; # not yet
-    0/429 | 0/5* | 7/* | 52/* | 55/* | 56/*) # away, restarting, or killed while we waited
+    case $code/$status/$text in
+    0/200/*'"state"'*) exit 0 ;;
+    0/504/*) ;; # not yet
+    0/200/* | 0/429/* | 0/5* | 7/* | 52/* | 55/* | 56/*) # away, restarting, or killed while we waited
         tries=$((tries - 1))
         [ $tries -gt 0 ] || break
         sleep 1

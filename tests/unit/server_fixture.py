@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,13 @@ class FakeCore:
         """Value of hook_requests_total."""
         labels = {"action": action, "outcome": outcome}
         return self.metrics.registry.get_sample_value("slurm_copilot_hook_requests_total", labels) or 0.0
+
+
+def folder_for_all() -> Iterator[Path]:
+    """A folder that every user may enter; pytest's own are closed to others, and are closed again by any other run of it."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def settings_in(folder: Path, **more: Any) -> Settings:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from copilot.config import Address
 from copilot.server import Server, ServerError
-from tests.unit.server_fixture import FakeCore, ask, request, serving, settings_in, until
+from tests.unit.server_fixture import FakeCore, ask, folder_for_all, request, serving, settings_in, until
 
 NOBODY = 65534
 OTHER = 54321
@@ -43,12 +43,7 @@ async def ask_as(uid: int, path: Path) -> str:
     return out.decode()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A folder that every user may enter: pytest's own are closed."""
-    for part in (tmp_path, *tmp_path.parents[:2]):
-        part.chmod(part.stat().st_mode | 0o011)
-    return tmp_path
+folder = pytest.fixture(folder_for_all)
 
 
 @as_root
