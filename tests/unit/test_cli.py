@@ -103,7 +103,7 @@ async def test_a_user_who_may_not_ask_is_told_so(open_folder: Path) -> None:
     settings = settings_in(open_folder, slurm_user="54321", socket_mode=0o666)
     async with serving(FakeCore(), settings):
         # Imported first: the libraries may stand where this user cannot read.
-        become = "import os; from copilot.cli import main; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
+        become = "import os, shutil, encodings.idna; from copilot.cli import main; os.setgroups([]); os.setgid(65534); os.setuid(65534)"
         ask = f"{become}; exit(main(['status', '--socket', {str(settings.socket)!r}]))"
         code, out, err = await python(ask)
     assert (code, out) == (2, "")
