@@ -15,7 +15,7 @@ help: ## list the targets
 
 demo: ## from a submitted job to registered nodes and back, on real Slurm (KUBERNETES=real: and a real control plane)
 	@tests/lab/install isolated slurm-22.05 $(real_parts)
-	@venv=$$(tests/lab/install venv) && exec env COPILOT_KUBERNETES=$(KUBERNETES) tests/lab/isolated "$$venv/bin/python" -m tests.demo
+	@venv=$$(tests/lab/install venv) && exec env COPILOT_KUBERNETES=$(KUBERNETES) "$$venv/bin/python" -m tests.demo
 
 test: ## every tier, the quick ones first; what this machine cannot run is reported
 	@$(TIERS) $(if $(ARGS),-- $(ARGS))

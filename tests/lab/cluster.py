@@ -232,6 +232,10 @@ class Cluster:
     async def target(self, group: str) -> Object:
         return await self.admin.get(workloads.path_of(self.kinds[group], NAMESPACE, group))
 
+    async def patch_target(self, group: str, body: object) -> Object:
+        """As the administrator: a list is a JSON patch, a mapping a merge patch."""
+        return await self.admin.patch(workloads.path_of(self.kinds[group], NAMESPACE, group), body)
+
     async def replicas(self, group: str) -> int:
         return workloads.replicas_of(self.kinds[group], await self.target(group), group)
 

@@ -18,6 +18,7 @@ from tests.lab.component import free_port
 from tests.lab.slurm_commands import PATH, LabError, end
 
 TREE = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "copilot.cli")
 Line = dict[str, Any]
 
 
@@ -48,7 +49,7 @@ class Daemon:
         self._listen = f"127.0.0.1:{free_port()}"
         merged = {"log_format": "json", "log_level": "debug", "listen": self._listen, **self.settings, **settings}
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in merged.items()]
-        argv = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "copilot.cli", "serve", *flags]
+        argv = ["setpriv", "--pdeathsig", "KILL", *COMMAND, "serve", *flags]
         with self.log_path.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *argv,
@@ -110,9 +111,7 @@ class Daemon:
     async def command(self, *argv: str) -> tuple[int, str, str]:
         """Runs the product's command line to its end: exit code, stdout, stderr."""
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "copilot.cli", *argv, cwd=TREE, env=_environment(), stdout=pipe, stderr=pipe
-        )
+        process = await asyncio.create_subprocess_exec(*COMMAND, *argv, cwd=TREE, env=_environment(), stdout=pipe, stderr=pipe)
         out, err = await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()

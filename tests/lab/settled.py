@@ -69,10 +69,12 @@ def _lists(group: str, target: Object, on: set[int]) -> list[str]:
 
 
 def _slurmds(cluster: Cluster, states: States, pods: dict[str, Object]) -> list[str]:
+    """Only of nodes that have a target: who starts a slurmd of another by hand knows what for."""
     running = set(cluster.slurm.nodes_running())
+    ours = {name: words for name, words in states.items() if _ours(cluster, name)}
     found = [f"pod {name} is Terminating" for name, pod in pods.items() if "deletionTimestamp" in pod["metadata"]]
-    found += [f"{name} is up without a pod's slurmd" for name, words in states.items() if is_up(words) and name not in running]
-    return found + [f"a slurmd of {name} runs without a pod" for name in sorted(running - set(pods))]
+    found += [f"{name} is up without a pod's slurmd" for name, words in ours.items() if is_up(words) and name not in running]
+    return found + [f"a slurmd of {name} runs without a pod" for name in sorted((running & ours.keys()) - pods.keys())]
 
 
 async def _told(cluster: Cluster, states: States) -> list[str]:
