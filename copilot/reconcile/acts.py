@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -23,21 +23,26 @@ API_KINDS = {
 
 
 class Teller:
-    """Tells Slurm. `told` is what the decision reads: a node is not told again before a view that was taken after the answer."""
+    """Tells Slurm. `told` is what the decision reads: a node is not told again before a view that was taken after the answer.
+
+    What is asked for while scontrol runs is gathered: the next call takes all nodes of one state and reason together.
+    """
 
     def __init__(self, slurm: Slurm, clock: Callable[[], float], done: Callable[[], None]) -> None:
         self.told: dict[str, Told] = {}
         self._slurm = slurm
         self._clock = clock
         self._done = done
-        self._queue: asyncio.Queue[NodeUpdate] = asyncio.Queue()
+        self._pending: dict[tuple[str, str], list[str]] = {}
+        self._asked = asyncio.Event()
 
     def tell(self, updates: Iterable[NodeUpdate]) -> None:
-        """Queues the updates. The decision repeats none that is under way, so the queue holds each node at most once."""
+        """Queues the updates. The decision repeats none that is under way, so each node is queued at most once."""
         for update in updates:
             for name in update.nodes:
                 self.told[name] = Told(update.state, self._clock(), done=False)
-            self._queue.put_nowait(update)
+            self._pending.setdefault((update.state, update.reason), []).extend(update.nodes)
+            self._asked.set()
 
     def forget(self, tracked: Iterable[str]) -> None:
         """Drops what was told of nodes that are at rest again, so that the memory does not grow."""
@@ -47,17 +52,24 @@ class Teller:
     async def run(self) -> None:
         """Never returns; what Slurm refuses is logged, and decided anew on the next view."""
         while True:
-            update = await self._queue.get()
-            words = {"state": update.state, "nodes": fold(update.nodes), "count": len(update.nodes), "reason": update.reason}
-            try:
-                await self._slurm.update(update.state, update.nodes, update.reason or None)
-            except (SlurmRefused, SlurmUnavailable) as error:
-                _log.error("slurm_update_failed", **words, error=str(error))
-            else:
-                _log.info("slurm_updated", **words)
-            for name in update.nodes:
-                self.told[name] = Told(update.state, self._clock())
+            await self._asked.wait()
+            state, reason = next(iter(self._pending))
+            nodes = self._pending.pop((state, reason))
+            if not self._pending:
+                self._asked.clear()
+            await self._update(state, nodes, reason)
+            for name in nodes:
+                self.told[name] = Told(state, self._clock())
             self._done()
+
+    async def _update(self, state: str, nodes: Sequence[str], reason: str) -> None:
+        words = {"state": state, "nodes": fold(nodes), "count": len(nodes), **({"reason": reason} if reason else {})}
+        try:
+            await self._slurm.update(state, nodes, reason or None)
+        except (SlurmRefused, SlurmUnavailable) as error:
+            _log.error("slurm_update_failed", **words, error=str(error))
+        else:
+            _log.info("slurm_updated", **words)
 
 
 class Deleter:
