@@ -134,7 +134,7 @@ async def test_a_tier_whose_part_cannot_be_installed_has_failed_with_the_install
 
 
 async def test_a_tier_whose_part_this_machine_cannot_have_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def cannot(argv: Sequence[str], log: Path, limit: float, _env: object) -> Ended:
+    async def cannot(argv: Sequence[str], log: Path, limit: float, *_env: object) -> Ended:
         log.write_text(f"==> looking\n{argv[0]}: no moon tonight\n")
         return Ended(77, limit, log)
 
