@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -136,15 +136,23 @@ class Admin:
             raise
         return True
 
-    async def watch(self, path: str, **params: str) -> AsyncIterator[Object]:
-        """The events of one watch request until the server ends it (`timeoutSeconds`); without the client's own timeout."""
+    async def watch(self, path: str, **params: str) -> AsyncGenerator[Object, None]:
+        """The events of one watch request until the server ends it (`timeoutSeconds`); without the client's own timeout.
+
+        Who leaves the loop early closes it (`contextlib.aclosing`), or the connection stays until garbage is collected.
+        """
         assert self._session is not None, "use it as a context manager"
         forever = aiohttp.ClientTimeout(total=None)
         async with self._session.get(path, params={"watch": "true", **params}, timeout=forever) as answer:
             if answer.status >= 400:
                 raise ApiError(answer.status, await answer.json(), answer.headers)
-            while line := await answer.content.readline():
-                yield json.loads(line)
+            try:
+                while line := await answer.content.readline():
+                    yield json.loads(line)
+            finally:
+                # Left early: a polite end of TLS would wait for the server longer than the caller's loop may live.
+                if answer.connection is not None and answer.connection.transport is not None:
+                    answer.connection.transport.abort()
 
     async def until(self, path: str, condition: Callable[[Object], bool], within: float = 20.0) -> Object:
         """Asks every 20 ms until what is at `path` ({} when nothing is) meets the condition.

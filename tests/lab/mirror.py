@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 
 import aiohttp
 
@@ -46,14 +47,15 @@ class Mirror:
         self.synced.set()
         self.changed.set()
         version = page["metadata"]["resourceVersion"]
-        async for event in self._admin.watch(self._path, resourceVersion=version, timeoutSeconds="300"):
-            if event["type"] == "ERROR":
-                return
-            if event["type"] == "DELETED":
-                self._objects.pop(_place(event["object"]), None)
-            elif event["type"] in ("ADDED", "MODIFIED"):
-                self._objects[_place(event["object"])] = event["object"]
-            self.changed.set()
+        async with aclosing(self._admin.watch(self._path, resourceVersion=version, timeoutSeconds="300")) as events:
+            async for event in events:
+                if event["type"] == "ERROR":
+                    return
+                if event["type"] == "DELETED":
+                    self._objects.pop(_place(event["object"]), None)
+                elif event["type"] in ("ADDED", "MODIFIED"):
+                    self._objects[_place(event["object"])] = event["object"]
+                self.changed.set()
 
 
 def _place(obj: Object) -> tuple[str, str]:
