@@ -63,7 +63,12 @@ class Core(Protocol):
         """
 
     def snapshot(self) -> dict[str, Any]:
-        """What is known, ready for JSON: `groups` and `nodes`, each a list of objects (see docs/api.md)."""
+        """What is known, ready for JSON, in a dictionary that the caller may change.
+
+        `groups`: name, target, replicas, pods, nodes (counts), phases (count by phase), problem ("" if none). `nodes`, all that are
+        not simply off: name, group, phase, age (seconds in the phase), state (Slurm's), reason, jobs. `problems`: text by subject.
+        `view_age`: seconds since Slurm was last seen, None if never. More keys may come; `status` prints these.
+        """
 
     def health(self) -> Health:
         """Cheap enough for a probe every second."""

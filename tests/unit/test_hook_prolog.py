@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from copilot.config import Address
 from copilot.server import WaitAnswer, WaitState
 from tests.unit.hook_fixture import Hooks, Start, reply, speaking
 from tests.unit.server_fixture import FakeCore, serving, settings_in, until
@@ -28,6 +29,24 @@ async def test_it_waits_until_the_copilot_has_an_answer(tmp_path: Path, how: Sta
         core.settle(WaitAnswer(state))
         ended = await hooks.end(running)
     assert (ended.code, ended.out, ended.log) == (0, "", "")
+    assert len(core.deadlines) == 1
+
+
+async def test_over_tcp_with_a_token(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("long-random-word\n")
+    core = FakeCore()
+    settings = settings_in(tmp_path, hooks_listen=Address("127.0.0.1", 0), hooks_token_file=token)
+    async with serving(core, settings) as server:
+        hooks = Hooks.installed(tmp_path, COPILOT_URL=f"http://{server.hooks_address}", COPILOT_TOKEN_FILE=token)
+        running = await hooks.start(SCRIPT, env=JOB)
+        await until(lambda: core.waiting)
+        core.settle(WaitAnswer(WaitState.UP))
+        good = await hooks.end(running)
+        token.write_text("wrong\n")
+        bad = await hooks.run(SCRIPT, env=JOB)
+    assert (good.code, good.log, bad.code) == (0, "", 0)
+    assert "status 401" in bad.log
     assert len(core.deadlines) == 1
 
 

@@ -23,7 +23,7 @@ CLIENT = """
 import os, socket, sys
 os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[2]))
 s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.sendall(sys.stdin.buffer.read())
-print(s.recv(65536).decode())
+print(s.makefile("rb").read().decode())
 """
 
 
