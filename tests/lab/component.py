@@ -45,6 +45,12 @@ class Component:
             )
 
     @property
+    def pid(self) -> int:
+        """The process's number; AssertionError when it was never started."""
+        assert self._process is not None, f"{self.name} does not run"
+        return self._process.pid
+
+    @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

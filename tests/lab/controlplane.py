@@ -1,4 +1,5 @@
-"""A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler. No node, no kubelet.
+"""A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler. No node, no kubelet
+(tests/lab/node adds them).
 
 The binaries are those of $KUBEBUILDER_ASSETS when set, else those that `tests/lab/install kubernetes` has built.
 Ready after 3-4 s. Runs in a plain process as well as in a network namespace that has nothing but lo.
@@ -11,6 +12,7 @@ import os
 import secrets
 import shutil
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -48,15 +50,30 @@ def binary(name: str) -> Path | None:
     return found[0] if found else Path(on_path) if on_path else None
 
 
+@dataclass(frozen=True, slots=True)
+class RealNode:
+    """The machine of a control plane that has a real kubelet: `address` is where kubelet, pods and tests reach the API server."""
+
+    name: str
+    address: str
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Its users and their groups, as kubelet and kube-proxy are known to the default roles."""
+        return {f"system:node:{self.name}": "system:nodes", "system:kube-proxy": ""}
+
+
 class ControlPlane:
     """`folder` takes the keys, etcd's data, kubeconfigs and logs; it is made, and not removed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, node: RealNode | None = None) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._tokens = {user: secrets.token_hex(16) for user in _USERS}
+        self._node = node
+        self._users = {**_USERS, **(node.users if node else {})}
+        self._tokens = {user: secrets.token_hex(16) for user in self._users}
         self._port = free_port()
-        url = f"https://127.0.0.1:{self._port}"
+        url = f"https://{node.address if node else '127.0.0.1'}:{self._port}"
         ca = folder / "ca.crt"
         self.endpoint = ApiEndpoint(url, ca, self._tokens["admin"], folder / "admin.kubeconfig")
         self.components: dict[Name, Component] = {}
@@ -123,18 +140,23 @@ class ControlPlane:
 
     def _write_files(self) -> None:
         pki.make_authority(self.folder)
-        pki.make_server(
-            self.folder, "apiserver", ["IP:127.0.0.1", "IP:10.96.0.1", "IP:10.77.0.1", "DNS:localhost", "DNS:kubernetes"]
-        )
+        addresses = ["IP:127.0.0.1", "IP:10.96.0.1", "IP:10.77.0.1", "DNS:localhost"]
+        addresses += [f"DNS:{name}" for name in ("kubernetes", "kubernetes.default", "kubernetes.default.svc")]
+        if self._node:
+            addresses.append(f"IP:{self._node.address}")
+            pki.make_server(self.folder, "kubelet", [f"IP:{self._node.address}", f"DNS:{self._node.name}"])
+            pki.make_client(self.folder, "apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
+        pki.make_server(self.folder, "apiserver", addresses)
         pki.make_signing_pair(self.folder)
-        lines = [f'{token},{user},{user},"{_USERS[user]}"\n' for user, token in self._tokens.items()]
+        lines = [f'{token},{user},{user},"{self._users[user]}"\n' for user, token in self._tokens.items()]
         (self.folder / "tokens.csv").write_text("".join(lines))
         write_kubeconfig(self.endpoint.kubeconfig_path, self.endpoint.url, self.endpoint.ca_file, self._tokens["admin"])
-        for user in ("system:kube-controller-manager", "system:kube-scheduler"):
-            write_kubeconfig(self._config_of(user), self.endpoint.url, self.endpoint.ca_file, self._tokens[user])
+        for user in self._users.keys() - {"admin"}:
+            write_kubeconfig(self.config_of(user), self.endpoint.url, self.endpoint.ca_file, self._tokens[user])
         self._etcd_url, self._peer_url = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
 
-    def _config_of(self, user: str) -> Path:
+    def config_of(self, user: str) -> Path:
+        """The kubeconfig file of one of the cluster's own users (`system:kube-scheduler`)."""
         return self.folder / f"{user.removeprefix('system:')}.kubeconfig"
 
     def _etcd(self) -> list[str | Path]:
@@ -148,15 +170,11 @@ class ControlPlane:
         return [
             _need("kube-apiserver"),
             f"--etcd-servers={self._etcd_url}",
-            "--bind-address=127.0.0.1",
+            *self._reach(),
             f"--secure-port={self._port}",
-            # An address must be told where the machine has no route; nobody uses it.
-            "--advertise-address=192.0.2.1",
-            "--endpoint-reconciler-type=none",
             f"--tls-cert-file={folder / 'apiserver.crt'}",
             f"--tls-private-key-file={folder / 'apiserver.key'}",
             f"--token-auth-file={folder / 'tokens.csv'}",
-            "--authorization-mode=RBAC",
             f"--service-account-key-file={folder / 'sa.pub'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-account-issuer=https://kubernetes.default.svc",
@@ -164,24 +182,42 @@ class ControlPlane:
             "--profiling=false",
         ]
 
+    def _reach(self) -> list[str]:
+        """Who reaches the API server, and whom it reaches."""
+        if self._node is None:
+            # An address must be told where the machine has no route; nobody uses it.
+            nobody = ["--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none"]
+            return ["--bind-address=127.0.0.1", *nobody, "--authorization-mode=RBAC"]
+        return [
+            "--bind-address=0.0.0.0",
+            f"--advertise-address={self._node.address}",
+            "--authorization-mode=Node,RBAC",
+            "--allow-privileged=true",
+            f"--kubelet-client-certificate={self.folder / 'apiserver-kubelet.crt'}",
+            f"--kubelet-client-key={self.folder / 'apiserver-kubelet.key'}",
+            f"--kubelet-certificate-authority={self.folder / 'ca.crt'}",
+            # The node's name cannot be resolved: exec and logs would fail.
+            "--kubelet-preferred-address-types=InternalIP",
+        ]
+
     def _controllers(self) -> list[str | Path]:
         return [
             _need("kube-controller-manager"),
-            f"--kubeconfig={self._config_of('system:kube-controller-manager')}",
+            f"--kubeconfig={self.config_of('system:kube-controller-manager')}",
             f"--root-ca-file={self.folder / 'ca.crt'}",
             f"--service-account-private-key-file={self.folder / 'sa.key'}",
             "--use-service-account-credentials=true",
             "--leader-elect=false",
             "--secure-port=0",
-            # Nodes of the lab are bare objects without a kubelet that renews its lease: nobody may taint them.
-            "--controllers=*,-node-lifecycle-controller",
+            # Without a kubelet the lab's nodes are bare objects whose lease nobody renews: they must not be tainted.
+            f"--controllers=*{'' if self._node else ',-node-lifecycle-controller'}",
             # At the default of 20 requests a second the first ServiceAccount takes 2-5 s.
             "--kube-api-qps=500",
             "--kube-api-burst=1000",
         ]
 
     def _scheduler(self) -> list[str | Path]:
-        config = self._config_of("system:kube-scheduler")
+        config = self.config_of("system:kube-scheduler")
         return [_need("kube-scheduler"), f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
 
 

@@ -1,4 +1,7 @@
-"""The few keys of a control plane on one machine, made by openssl. Clients identify themselves by tokens, so no client has a certificate."""
+"""The few keys of a control plane on one machine, made by openssl.
+
+Clients identify themselves by tokens; only towards a kubelet the API server has to have a certificate.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,19 @@ def make_authority(folder: Path) -> None:
 
 def make_server(folder: Path, name: str, addresses: Sequence[str]) -> None:
     """NAME.key and NAME.crt of a server, signed by the authority in the folder. Addresses are `IP:...` and `DNS:...`."""
+    _make_signed(folder, name, f"/CN={name}", f"subjectAltName={','.join(addresses)}\nextendedKeyUsage=serverAuth\n")
+
+
+def make_client(folder: Path, name: str, user: str, group: str) -> None:
+    """NAME.key and NAME.crt of a client, whom the servers take for this user of this group."""
+    _make_signed(folder, name, f"/O={group}/CN={user}", "extendedKeyUsage=clientAuth\n")
+
+
+def _make_signed(folder: Path, name: str, subject: str, usage: str) -> None:
     key, request, extensions = folder / f"{name}.key", folder / f"{name}.csr", folder / f"{name}.ext"
-    extensions.write_text(
-        f"subjectAltName={','.join(addresses)}\nextendedKeyUsage=serverAuth\nbasicConstraints=CA:FALSE\n"
-        "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
-    )
+    extensions.write_text(f"{usage}basicConstraints=CA:FALSE\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n")
     _openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key)
-    _openssl("req", "-new", "-key", key, "-subj", f"/CN={name}", "-out", request)
+    _openssl("req", "-new", "-key", key, "-subj", subject, "-out", request)
     signing = ("-CA", folder / "ca.crt", "-CAkey", folder / "ca.key", "-CAcreateserial", "-days", "30")
     _openssl("x509", "-req", "-in", request, *signing, "-extfile", extensions, "-out", folder / f"{name}.crt")
 
