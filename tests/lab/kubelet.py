@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.lab import pod_status
-from tests.lab.endpoint import STRATEGIC_PATCH, Admin, ApiEndpoint, Object, resource
+from tests.lab.endpoint import STRATEGIC_PATCH, Admin, ApiEndpoint, ApiError, Object, resource
 from tests.lab.mirror import Mirror, insist
 
 Start = Callable[[str, Object], Awaitable[str]]  # (pod's name, pod) -> its IP address, once the container runs
@@ -48,6 +48,7 @@ class _Life:
         self.ending = asyncio.Event()
         self.lock = lock  # of the name: a successor's container starts only after the predecessor's has stopped
         self.running = False
+        self.over = False
         self.restarts = 0
         self.ip = ""
 
@@ -145,6 +146,7 @@ class Kubelet:
                 lock = self._locks.setdefault(pod["metadata"]["name"], asyncio.Lock())
                 self._lives[uid] = life = _Life(pod, lock)
                 group.create_task(self._live(life))
+        self._lives = {uid: life for uid, life in self._lives.items() if uid in seen or not life.over}
         for uid, life in self._lives.items():
             life.pod = seen.get(uid, life.pod)
             if life.pod["spec"].get("nodeName"):
@@ -171,7 +173,9 @@ class Kubelet:
             ending.cancel()
             await asyncio.gather(rising, ending, return_exceptions=True)
         await self._bring_down(life)
-        del self._lives[life.uid]
+        # Remembered until the mirror has lost the pod too, or it would be taken for a new one.
+        life.over = True
+        self._changed.set()
 
     async def _bring_up(self, life: _Life) -> None:
         await self._bind(life)
@@ -215,7 +219,11 @@ class Kubelet:
         await insist(lambda: self._admin.delete(resource("v1", "pods", self._namespace, name), options), 404, 409)
 
     async def _tell(self, life: _Life, status: Object) -> None:
-        """Patches the status of this very pod: with another of the same name the server says 409 or 422."""
+        """Patches the status of this very pod: when another has its name by now, the server says that a uid cannot change."""
         path = resource("v1", "pods", self._namespace, life.pod["metadata"]["name"], "status")
         body = {"metadata": {"uid": life.uid}, "status": status}
-        await insist(lambda: self._admin.patch(path, body, STRATEGIC_PATCH), 404, 409, 422)
+        try:
+            await insist(lambda: self._admin.patch(path, body, STRATEGIC_PATCH), 404)
+        except ApiError as error:
+            if not any(cause.get("field") == "metadata.uid" for cause in error.body.get("details", {}).get("causes", [])):
+                raise

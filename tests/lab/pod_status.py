@@ -52,7 +52,8 @@ def running(ip: str, restarts: int) -> Object:
     return {
         "phase": "Running",
         "podIP": ip,
-        "podIPs": [{"ip": ip}],
+        # Merged by address otherwise, and a pod may have but one of each family.
+        "podIPs": [{"$patch": "replace"}, {"ip": ip}],
         "startTime": _now(),
         "conditions": [_condition(kind, True) for kind in ("Initialized", "ContainersReady", "Ready")],
         "containerStatuses": _container({"running": {"startedAt": _now()}}, True, restarts, last),

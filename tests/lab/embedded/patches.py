@@ -47,6 +47,8 @@ def _merge(old: Any, patch: Any, strategic: bool) -> Any:
 
 
 def _merge_list(old: list[Any], patch: list[Any], key: str) -> list[Any]:
+    if {"$patch": "replace"} in patch:
+        return [copy.deepcopy(element) for element in patch if "$patch" not in element]
     result = list(old)
     for element in patch:
         place = next((i for i, present in enumerate(result) if present.get(key) == element.get(key)), None)
