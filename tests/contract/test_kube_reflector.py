@@ -79,12 +79,13 @@ async def test_what_may_not_be_read_is_never_called_empty(api: Api) -> None:
 
 
 async def test_goes_on_after_the_server_was_restarted(api: Api) -> None:
-    await api.admin.post(api.pods(), pod("gpu-0", LABEL))
     async with kube_of(api) as (kube, _):
         states: list[State] = []
         mirror: Reflector[Labels] = Reflector(kube, api.pods(), name_and_labels, on_change=lambda: states.append(mirror.state))
         async with running(mirror):
             await until(lambda: mirror.synced, "the first list")
+            await api.admin.post(api.pods(), pod("gpu-0", LABEL))
+            await until(lambda: mirror.items, "the watch")
             if isinstance(api.server, ControlPlane):
                 await api.server.kill_component("apiserver")
                 await api.server.start_component("apiserver")
@@ -146,12 +147,14 @@ async def test_410_at_the_start_of_a_watch_leads_to_a_new_list(lab: Lab) -> None
 
 
 async def test_a_history_that_was_compacted_meanwhile_is_listed_anew(lab: Lab) -> None:
-    await lab.server.pause()
-    await lab.server.resume()
+    held = lab.server.faults.add(Action.HANG, verb="watch", times=None)
+    await lab.cut()
     await lab.admin.delete(f"{PODS}/gpu-0")
     await lab.admin.post(PODS, pod("gpu-1", LABEL))
     lab.server.compact()
+    lab.server.faults.remove(held)
     await until(lambda: set(lab.mirror.items) == {"gpu-1"}, "what is there now, and no more what is gone")
+    assert lab.lists() == 2
 
 
 async def test_a_watch_that_falls_silent_is_opened_again(lab: Lab) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ async def bind_role(admin: Admin, namespace: str, documents: list[dict[str, Any]
     }
     if not await admin.exists(resource("v1", "namespaces", name=namespace)):
         await admin.post(resource("v1", "namespaces"), {"metadata": {"name": namespace}})
-    token = ""
+    token, rules = "", []
     for document in documents:
         api, plural = plurals[document["kind"]]
         name = document["metadata"]["name"]
@@ -50,4 +51,18 @@ async def bind_role(admin: Admin, namespace: str, documents: list[dict[str, Any]
         if document["kind"] == "ServiceAccount":
             answer = await admin.post(resource(api, plural, namespace, name, "token"), {"spec": {"expirationSeconds": 3600}})
             token = answer["status"]["token"]
+        rules += document.get("rules", [])
+    await _in_effect(admin, token, namespace, rules)
     return token
+
+
+async def _in_effect(admin: Admin, token: str, namespace: str, rules: list[dict[str, Any]]) -> None:
+    """The authorizer learns of a role by watching, so for some milliseconds it forbids what has just been allowed."""
+    question = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+    async with Admin(admin.endpoint, token) as account, asyncio.timeout(20):
+        while True:
+            answer = await account.post(resource("authorization.k8s.io/v1", "selfsubjectrulesreviews"), question)
+            known = answer["status"]["resourceRules"]
+            if all(rule in known for rule in rules):
+                return
+            await asyncio.sleep(0.02)
