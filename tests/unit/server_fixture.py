@@ -61,7 +61,8 @@ class FakeCore:
     def settle(self, answer: WaitAnswer) -> None:
         """Ends every wait of this moment."""
         for future in self.waiting:
-            future.set_result(answer)
+            if not future.done():
+                future.set_result(answer)
 
     def snapshot(self) -> dict[str, Any]:
         return dict(self.table)
