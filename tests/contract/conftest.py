@@ -6,6 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,13 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.contract.workers import Workers
 from tests.lab import controlplane
+from tests.lab.controllers import StatefulSets
 from tests.lab.controlplane import ControlPlane
 from tests.lab.embedded import EmbeddedServer
 from tests.lab.endpoint import Admin, ApiEndpoint, ApiError, Object, resource
+from tests.lab.kubelet import Kubelet
 
 CRD = Path(__file__).parents[1] / "lab" / "crds" / "slurmcluster.yaml"
 CRDS = resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
@@ -104,6 +108,19 @@ async def api(real_plane: ControlPlane | None, tmp_path: Path) -> AsyncIterator[
         yield Api(server.endpoint, admin, namespace, server)
     if isinstance(server, EmbeddedServer):
         await server.stop()
+
+
+@pytest.fixture
+async def workers(api: Api) -> AsyncIterator[Workers]:
+    workers = Workers(f"node-{api.namespace}")
+    async with AsyncExitStack() as stack:
+        if not api.real:
+            await stack.enter_async_context(StatefulSets(api.endpoint))
+        kubelet = Kubelet(api.endpoint, workers.start, workers.stop, namespace=api.namespace, node=workers.node)
+        workers.kubelet = await stack.enter_async_context(kubelet)
+        yield workers
+        # The real server serves other tests too, and its scheduler would use this Node.
+        await api.admin.delete(resource("v1", "nodes", name=workers.node))
 
 
 def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:

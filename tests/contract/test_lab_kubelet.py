@@ -3,52 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import pytest
 
 from tests.contract.conftest import Api, stateful_set
-from tests.lab.controllers import StatefulSets, ready, terminating
+from tests.contract.workers import Workers, ready_names, until_ready
+from tests.lab.controllers import ready, terminating
 from tests.lab.endpoint import ApiError, Object
-from tests.lab.kubelet import Behaviour, Kubelet
-
-
-class Workers:
-    """Stands for the slurmds: which run now, and how often each was started."""
-
-    def __init__(self) -> None:
-        self.running: dict[str, str] = {}
-        self.starts: list[str] = []
-        self.kubelet: Kubelet
-
-    async def start(self, name: str, pod: Object) -> str:
-        assert name not in self.running, f"{name} runs twice"
-        self.running[name] = pod["metadata"]["uid"]
-        self.starts.append(name)
-        return f"10.77.1.{len(self.starts)}"
-
-    async def stop(self, name: str) -> None:
-        del self.running[name]
-
-
-@pytest.fixture
-async def workers(api: Api) -> AsyncIterator[Workers]:
-    workers = Workers()
-    async with AsyncExitStack() as stack:
-        if not api.real:
-            await stack.enter_async_context(StatefulSets(api.endpoint))
-        workers.kubelet = await stack.enter_async_context(
-            Kubelet(
-                api.endpoint,
-                workers.start,
-                workers.stop,
-                namespace=api.namespace,
-                node=f"node-{api.namespace}",
-                binds=True,
-            )
-        )
-        yield workers
+from tests.lab.kubelet import Behaviour
 
 
 def local(name: str, replicas: int, start: int = 0) -> Object:
@@ -56,18 +18,6 @@ def local(name: str, replicas: int, start: int = 0) -> Object:
     made = stateful_set(name, replicas, ordinals={"start": start})
     made["spec"]["template"]["spec"]["schedulerName"] = "nobody"
     return made
-
-
-def ready_names(page: Object) -> list[str]:
-    return [pod["metadata"]["name"] for pod in page["items"] if ready(pod) and not terminating(pod)]
-
-
-async def until_ready(api: Api, *names: str) -> dict[str, Object]:
-    """Exactly these pods are there, all of them ready. By name."""
-    page = await api.admin.until(
-        api.pods(), lambda page: sorted(ready_names(page)) == sorted(names) and len(page["items"]) == len(names)
-    )
-    return {pod["metadata"]["name"]: pod for pod in page["items"]}
 
 
 async def scale(api: Api, name: str, replicas: int, start: int = 0) -> Object:
@@ -177,7 +127,7 @@ async def test_containers_that_cannot_start(api: Api, workers: Workers, behaviou
 
     pod = await api.admin.until(api.pods("w-0"), waits)
     assert not ready(pod)
-    assert pod["spec"]["nodeName"] == f"node-{api.namespace}"
+    assert pod["spec"]["nodeName"] == workers.node
     assert workers.starts == []
     await scale(api, "w", 0)
     await until_ready(api)
@@ -209,6 +159,15 @@ async def test_a_container_restarts_in_its_pod(api: Api, workers: Workers) -> No
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
     assert ready(pod)
     assert workers.starts == ["w-0", "w-0"]
+
+
+async def test_the_scheduler_binds_where_there_is_one(api: Api, workers: Workers) -> None:
+    made = stateful_set("w", 2)
+    made["spec"]["template"]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": workers.node}
+    workers.kubelet.binds = not api.real
+    await api.admin.post(api.sets(), made)
+    pods = await until_ready(api, "w-0", "w-1")
+    assert {pod["spec"]["nodeName"] for pod in pods.values()} == {workers.node}
 
 
 async def test_a_slow_start_is_given_up_when_the_pod_must_go(api: Api, workers: Workers) -> None:

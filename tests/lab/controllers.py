@@ -24,15 +24,15 @@ _AT_ONCE = 32  # requests under way at the same time
 class Controller(ABC):
     """`async with`: keeps a mirror of its objects and of all pods, and reconciles them at each change until the block ends.
 
-    An unexpected error ends the task and is raised where the block ends.
+    `namespace` "" is all of them. An unexpected error ends the task and is raised where the block ends.
     """
 
-    def __init__(self, endpoint: ApiEndpoint, api: str, plural: str, kind: str) -> None:
+    def __init__(self, endpoint: ApiEndpoint, api: str, plural: str, kind: str, namespace: str) -> None:
         self.api, self.plural, self.kind = api, plural, kind
         self.admin = Admin(endpoint)
         self._changed = asyncio.Event()
-        self.objects = Mirror(self.admin, resource(api, plural), self._changed)
-        self.pods = Mirror(self.admin, resource("v1", "pods"), self._changed)
+        self.objects = Mirror(self.admin, resource(api, plural, namespace), self._changed)
+        self.pods = Mirror(self.admin, resource("v1", "pods", namespace), self._changed)
         self._limit = asyncio.Semaphore(_AT_ONCE)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -118,8 +118,8 @@ class Controller(ABC):
 class StatefulSets(Controller):
     """apps/v1: ordinals [start, start + replicas), all at once."""
 
-    def __init__(self, endpoint: ApiEndpoint, api: str = "apps/v1") -> None:
-        super().__init__(endpoint, api, "statefulsets", "StatefulSet")
+    def __init__(self, endpoint: ApiEndpoint, namespace: str = "", api: str = "apps/v1") -> None:
+        super().__init__(endpoint, api, "statefulsets", "StatefulSet", namespace)
 
     def ordinals(self, spec: Object) -> list[int]:
         start = (spec.get("ordinals") or {}).get("start", 0)
@@ -141,8 +141,8 @@ class StatefulSets(Controller):
 class AdvancedStatefulSets(StatefulSets):
     """apps.kruise.io/v1beta1: the first `replicas` ordinals from the start on that are not in reserveOrdinals."""
 
-    def __init__(self, endpoint: ApiEndpoint) -> None:
-        super().__init__(endpoint, "apps.kruise.io/v1beta1")
+    def __init__(self, endpoint: ApiEndpoint, namespace: str = "") -> None:
+        super().__init__(endpoint, namespace, "apps.kruise.io/v1beta1")
 
     def ordinals(self, spec: Object) -> list[int]:
         start = (spec.get("ordinals") or {}).get("start", 0)

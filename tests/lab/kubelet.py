@@ -70,7 +70,7 @@ class Kubelet:
         binds: bool = True,
     ) -> None:
         self._admin = Admin(endpoint)
-        self._start, self._stop, self._namespace, self._node, self._binds = start, stop, namespace, node, binds
+        self._start, self._stop, self._namespace, self._node, self.binds = start, stop, namespace, node, binds
         self._changed = asyncio.Event()
         self._pods = Mirror(self._admin, resource("v1", "pods", namespace), self._changed)
         self._behaviours: dict[str, Behaviour] = {}
@@ -121,7 +121,8 @@ class Kubelet:
 
     async def _register(self) -> None:
         nodes = resource("v1", "nodes")
-        body = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": self._node}}
+        labels = {"kubernetes.io/hostname": self._node}
+        body = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": self._node, "labels": labels}}
         await insist(lambda: self._admin.post(nodes, body), 409)
         path = resource("v1", "nodes", name=self._node)
         await insist(lambda: self._admin.patch(resource("v1", "nodes", name=self._node, sub="status"), pod_status.NODE))
@@ -199,10 +200,10 @@ class Kubelet:
         await self._tell(life, pod_status.running(life.ip, 0))
 
     async def _bind(self, life: _Life) -> None:
-        while self._binds and not life.bound.is_set() and not self._behaviour(life).schedulable:
+        while self.binds and not life.bound.is_set() and not self._behaviour(life).schedulable:
             await self._tell(life, pod_status.unschedulable())
             await asyncio.sleep(0.1)  # until behave() says otherwise
-        if self._binds and not life.bound.is_set():
+        if self.binds and not life.bound.is_set():
             name = life.pod["metadata"]["name"]
             target = {"apiVersion": "v1", "kind": "Node", "name": self._node}
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "uid": life.uid}, "target": target}

@@ -35,12 +35,16 @@ class Operator(Controller):
     """Obeys each entry once per appearance; then `replicas` rules: too many members lose the highest, too few get the lowest free.
 
     `delay`: seconds between seeing a change and acting on it (the slow form). `late`: seconds from obeying to clearing, in the reading
-    CLEARS_LATE. `alive`: as long as it is False nothing is done at all (the dead form).
+    CLEARS_LATE. `alive`: as long as it is False nothing is done at all (the dead form). `looked_at`: the latest generation it
+    knows of, by name, be it alive or dead.
     """
 
-    def __init__(self, endpoint: ApiEndpoint, reading: Reading, *, delay: float = 0.0, late: float = 1.0) -> None:
-        super().__init__(endpoint, API, PLURAL, KIND)
+    def __init__(
+        self, endpoint: ApiEndpoint, reading: Reading, *, namespace: str = "", delay: float = 0.0, late: float = 1.0
+    ) -> None:
+        super().__init__(endpoint, API, PLURAL, KIND, namespace)
         self.reading, self.delay, self.late = reading, delay, late
+        self.looked_at: dict[str, int] = {}
         self._alive = True
         self._groups: dict[tuple[str, str], _Group] = {}
 
@@ -57,6 +61,7 @@ class Operator(Controller):
         if self._alive and self.delay:
             await asyncio.sleep(self.delay)
         meta = obj["metadata"]
+        self.looked_at[meta["name"]] = meta["generation"]
         latest = self.objects.get(meta["namespace"], meta["name"])
         if not self._alive or latest is None:
             return
@@ -74,11 +79,12 @@ class Operator(Controller):
             running = {_index(name, prefix) for name, pod in pods.items() if not terminating(pod)}
             self._groups[key] = _Group(members={index for index in running if index is not None})
         group = self._groups[key]
-        if _obey(group, spec, prefix):
-            group.obeyed_at = asyncio.get_running_loop().time()
+        doomed = _obey(group, spec, prefix)
         _fit(group.members, int(spec.get("replicas") or 0))
         wanted = {f"{prefix}{index}": index for index in sorted(group.members)}
-        await self.together(self.delete(pod) for name, pod in pods.items() if name not in wanted and not terminating(pod))
+        await self.together(
+            self.delete(pod) for name, pod in pods.items() if not terminating(pod) and (name in doomed or name not in wanted)
+        )
         missing = [name for name in wanted if self.pods.get(obj["metadata"]["namespace"], name) is None]
         labels = {"kai.alibabacloud.com/cluster": obj["metadata"]["name"], "kai.alibabacloud.com/group": spec["groupName"]}
         await self.together(self.create(obj, name, spec.get("template") or {}, labels) for name in missing)
@@ -101,18 +107,19 @@ class Operator(Controller):
         await insist(lambda: self.admin.patch(path, guard), 404, 409, 422)
 
 
-def _obey(group: _Group, spec: Object, prefix: str) -> bool:
+def _obey(group: _Group, spec: Object, prefix: str) -> set[str]:
     """An entry is an order when it was not there at the last look; a list that was emptied may order the same again.
 
-    True when anything was ordered.
+    Returns the pods that are ordered to go, also those that `replicas` may bring back at once.
     """
     created, deleted = set(spec.get("podsToBeCreated") or []), set(spec.get("podsToBeDeleted") or [])
     group.members |= created - group.created
-    orders = {_index(name, prefix) for name in deleted - group.deleted}
-    group.members -= {index for index in orders if index is not None}
-    ordered = bool(created - group.created or deleted - group.deleted)
+    doomed = deleted - group.deleted
+    group.members -= {index for name in doomed if (index := _index(name, prefix)) is not None}
+    if doomed or created - group.created:
+        group.obeyed_at = asyncio.get_running_loop().time()
     group.created, group.deleted = created, deleted
-    return ordered
+    return doomed
 
 
 def _fit(members: set[int], replicas: int) -> None:
