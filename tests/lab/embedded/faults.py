@@ -96,6 +96,11 @@ class Faults:
         self._faults.append(fault)
         return fault
 
+    @property
+    def strikes(self) -> int:
+        """How many requests the faults in force have struck."""
+        return sum(fault.fired for fault in self._faults)
+
     def strike(self, verb: str, path: str) -> Fault | None:
         """The fault that this request suffers; it is counted."""
         for fault in self._faults:

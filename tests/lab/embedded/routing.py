@@ -37,16 +37,20 @@ class Router:
     def __init__(self, kinds: tuple[Kind, ...], resources: Resources, bookmark_every: float) -> None:
         self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
         self._resources, self._bookmark_every = resources, bookmark_every
+        self.watching = 0
 
-    async def carry_out(self, request: web.Request, ask: Ask, version: str, body: Any) -> web.StreamResponse:
+    async def carry_out(self, request: web.Request, ask: Ask, version: str, body: Any, fault: Fault | None) -> web.StreamResponse:
         kind = self._kinds.get((ask.group, version, ask.plural))
         if kind is None:
             if any(one.group == ask.group and not one.custom and one.version == version for one in self._kinds.values()):
                 raise status.no_such_resource()
             raise PageNotFound
         if ask.verb == "watch":
-            fault: Fault | None = request.get("fault")
-            return await stream(request, self._resources.store, kind, ask.namespace, fault, self._bookmark_every)
+            self.watching += 1
+            try:
+                return await stream(request, self._resources.store, kind, ask.namespace, fault, self._bookmark_every)
+            finally:
+                self.watching -= 1
         if ask.sub and ask.sub not in kind.subresources:
             raise status.not_found(kind.group, kind.plural, ask.name) if kind.custom else status.no_such_resource()
         code = 201 if ask.verb == "create" else 200

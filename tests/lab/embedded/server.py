@@ -18,7 +18,7 @@ from aiohttp import web
 from tests.lab.access import write_kubeconfig
 from tests.lab.embedded import status
 from tests.lab.embedded.access import Access, forbidden
-from tests.lab.embedded.faults import Action, Faults
+from tests.lab.embedded.faults import Action, Fault, Faults
 from tests.lab.embedded.kinds import BUILT_IN, CUSTOM, NAMESPACES
 from tests.lab.embedded.resources import Resources
 from tests.lab.embedded.routing import Router, as_json, parse, read_body
@@ -152,6 +152,11 @@ class EmbeddedServer:
         """Forgets the history: watches and pages from before now get 410."""
         self.store.compact()
 
+    @property
+    def watching(self) -> int:
+        """How many watches are open now."""
+        return self._router.watching
+
     def requests(self, verb: str = "", path: str = "") -> list[Request]:
         """The requests so far with this verb (several joined by `|`) whose path matches the regular expression."""
         return [one for one in self.account if (not verb or one.verb in verb.split("|")) and re.search(path, one.path)]
@@ -164,14 +169,16 @@ class EmbeddedServer:
             user = who.name
             if request.path in ("/version", "/readyz", "/livez", "/healthz"):
                 verb = "get"
-                answer = await self._through_faults(request, verb, lambda: _plain(request.path))
+                answer = await self._through_faults(request, verb, lambda _: _plain(request.path))
             else:
                 ask, version = parse(request)
                 verb = ask.verb
                 if not who.may(ask):
                     raise forbidden(who, ask)
                 body = await read_body(request)
-                answer = await self._through_faults(request, verb, lambda: self._router.carry_out(request, ask, version, body))
+                answer = await self._through_faults(
+                    request, verb, lambda fault: self._router.carry_out(request, ask, version, body, fault)
+                )
             code = answer.status
             return answer
         except StatusError as error:
@@ -185,25 +192,24 @@ class EmbeddedServer:
             self.account.append(Request(verb, request.path, code, at, user, body))
 
     async def _through_faults(
-        self, request: web.Request, verb: str, carry_out: Callable[[], Awaitable[web.StreamResponse]]
+        self, request: web.Request, verb: str, carry_out: Callable[[Fault | None], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         fault = self.faults.strike(verb, request.path)
         if fault is None:
-            return await carry_out()
+            return await carry_out(None)
         if fault.action is Action.HANG:
             await fault.ended.wait()
             _reset(request)
         elif fault.action is Action.RESET_BEFORE:
             _reset(request)
         elif fault.action is Action.RESET_AFTER:
-            await carry_out()
+            await carry_out(fault)
             _reset(request)
         elif fault.action is Action.SLOW:
             await asyncio.sleep(fault.seconds)
         elif fault.action is Action.STATUS or (fault.action is Action.GONE and verb != "watch"):
             raise fault.error()
-        request["fault"] = fault
-        return await carry_out()
+        return await carry_out(fault)
 
 
 async def _plain(path: str) -> web.Response:
