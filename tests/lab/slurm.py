@@ -163,11 +163,11 @@ class SlurmLab(SlurmCommands):
         root = str(self.root)
         if os.path.ismount(root):
             return
-        for name in ("hosts", "resolv.conf"):
+        for name in ("hosts", "resolv.conf", "nsswitch.conf"):
             (self.root / "etc" / name).touch()
         await _checked("mount", "--bind", root, root)
         await _checked("mount", "-o", "remount,bind,ro", root)
-        for path in ("/tmp", "/run", "/dev", "/etc/hosts", "/etc/resolv.conf"):
+        for path in ("/tmp", "/run", "/dev", "/etc/hosts", "/etc/resolv.conf", "/etc/nsswitch.conf"):
             await _checked("mount", "--rbind", path, root + path)
         await _checked("mount", "-t", "proc", "proc", f"{root}/proc")
 

@@ -60,7 +60,7 @@ def _defaults(version: str, folder: Path, network: Network) -> dict[str, str]:
         "SlurmdLogFile": f"{folder}/log/%n.log",
         "SlurmdDebug": "verbose",
         "LogTimeFormat": "iso8601_ms",
-        "DebugFlags": "Power",
+        "DebugFlags": "Power,NO_CONF_HASH",
         "ProctrackType": "proctrack/linuxproc",
         "TaskPlugin": "task/none",
         "JobAcctGatherType": "jobacct_gather/none",

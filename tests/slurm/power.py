@@ -13,7 +13,7 @@ from pathlib import Path
 from copilot.hostlist import expand
 from copilot.model import Node
 from copilot.slurm import Slurm
-from tests.lab.slurm import SlurmLab, Workers
+from tests.lab.slurm import SlurmLab
 
 VERSION = os.environ.get("COPILOT_SLURM", "22.05")
 HOOK = Path(__file__).with_name("hook")
@@ -83,15 +83,14 @@ class PowerLab(SlurmLab):
 
 
 @contextlib.asynccontextmanager
-async def power_lab(workers: tuple[Workers, ...] = (), **options: str | None) -> AsyncIterator[PowerLab]:
+async def power_lab(**options: str | None) -> AsyncIterator[PowerLab]:
     """A started lab with recording hooks in a folder of its own, which goes with it."""
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     hooks = {}
     for key, kind in KINDS.items():
         (folder / "sources").mkdir(exist_ok=True)
         hooks[key] = Path(shutil.copy(HOOK, folder / "sources" / kind))
-    more = {"workers": workers} if workers else {}
-    lab = PowerLab(VERSION, folder, hooks=hooks, options=options, **more)
+    lab = PowerLab(VERSION, folder, hooks=hooks, options=options)
     try:
         await lab.start()
         yield lab

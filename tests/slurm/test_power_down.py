@@ -16,7 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def lab() -> AsyncIterator[PowerLab]:
-    async with power_lab(SuspendTime="600", SuspendTimeout="20", ResumeTimeout="8") as lab:
+    async with power_lab(SuspendTime="600", SuspendTimeout="10", ResumeTimeout="8") as lab:
         yield lab
 
 
@@ -53,7 +53,7 @@ async def test_power_down_force_while_powering_up_requeues_at_once(lab: PowerLab
 
 
 async def test_resume_ends_the_wait_for_suspend_timeout(lab: PowerLab) -> None:
-    """SuspendTimeout is 20 s here; the node is free within two."""
+    """SuspendTimeout is 10 s here; the node is free within two."""
     job = await lab.running("cpu-3")
     await lab.run("scancel", str(job))
     await lab.wait_node("cpu-3", "IDLE", without=["COMPLETING"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
@@ -28,9 +29,7 @@ async def test_the_hooks_get_one_hostlist_and_almost_no_environment(lab: PowerLa
     assert resume.words["nodes"] == "cpu-[0-1]"
     assert set(resume.words["environment"].split()) == {"SLURM_CONF", "SLURM_RESUME_FILE"}
     assert resume.words["user"] == "slurm"
-    assert resume.words["closed:" if "closed:" in resume.words else "closed"].split() == (
-        ["0", "1", "2"] if VERSION == "22.05" else []
-    )
+    assert resume.words["closed"].split() == (["0", "1", "2"] if VERSION == "22.05" else [])
     assert bool(int(resume.words["blocked"], 16) & TERM_BLOCKED) == (VERSION == "22.05")
     file, _, content = resume.words["file"].partition(" ")
     assert file.startswith("/proc/") and "/fd/" in file
@@ -92,10 +91,9 @@ async def test_a_pod_older_than_the_resume_never_registers(lab: PowerLab) -> Non
     await lab.wait_node("cpu-5", "POWERED_DOWN", without=["POWERING_DOWN"])
     assert "cpu-5" in lab.nodes_running()
     job = await lab.powering_up("cpu-5")
-    for _ in range(3):  # a reconfigure makes slurmctld ask every node to register
-        await lab.scontrol("reconfigure")
-        await lab.wait_for("an answer", lambda: lab.run("scontrol", "ping"), lambda done: done.rc == 0)
+    for _ in range(20):
         assert "POWERING_UP" in (await lab.look("cpu-5")).flags
+        await asyncio.sleep(0.1)  # a slurmd that could register would have done so long before two seconds
     await lab.stop_node("cpu-5")
     await lab.start_node("cpu-5")
     await lab.wait_for("cpu-5 to be up", lambda: lab.look("cpu-5"), lambda node: node.up)

@@ -38,15 +38,16 @@ async def test_a_reason_is_free_text(lab: PowerLab) -> None:
     node = await lab.look("cpu-0")
     assert (node.base, node.reason) == ("DOWN", REASON)
     await lab.slurm.update("resume", ["cpu-0"])
-    assert (await lab.look("cpu-0")).reason == ""
+    node = await lab.look("cpu-0")
+    assert (node.base, node.reason) == ("IDLE", "" if VERSION == "22.05" else REASON)  # later versions keep it
 
 
 async def test_an_update_of_a_list_is_not_atomic(lab: PowerLab) -> None:
-    done = await lab.run("scontrol", "update", "nodename=cpu-1,nope,cpu-2", "state=down", "reason=x")
+    done = await lab.run("scontrol", "update", "nodename=cpu-1,cpu-zz,demo-worker-gpu-0", "state=down", "reason=x")
     assert done.rc == 1
     assert "Invalid node name specified" in done.err
     view = await lab.slurm.nodes()
-    assert (view.nodes["cpu-1"].base, view.nodes["cpu-2"].base) == ("DOWN", "IDLE")
+    assert (view.nodes["cpu-1"].base, view.nodes["demo-worker-gpu-0"].base) == ("DOWN", "IDLE")
     await lab.slurm.update("resume", ["cpu-1"])
 
 
@@ -64,7 +65,8 @@ async def test_a_state_that_cannot_be_is_refused_by_name(lab: PowerLab) -> None:
     with pytest.raises(SlurmRefused, match=r"Invalid node state") as caught:
         await lab.slurm.update("resume", ["cpu-6", "cpu-7"])
     assert "cpu-7" in caught.value.names
-    assert (await lab.look("cpu-6")).state == "IDLE+CLOUD+POWERED_DOWN"
+    node = await lab.look("cpu-6")  # it may be NOT_RESPONDING too, for ever: no sign of trouble on a node that is off
+    assert node.base == "IDLE" and "POWERED_DOWN" in node.flags
 
 
 async def test_unknown_nodes_are_told_on_stdout(lab: PowerLab) -> None:
@@ -116,20 +118,20 @@ async def test_a_missing_slurm_conf_is_unavailable(lab: PowerLab) -> None:
 
 def some_hostlist(random_: random.Random) -> str:
     """What Slurm prints: elements with up to two brackets, padded or not."""
+
+    def bracket() -> str:
+        width, ranges = random_.choice([1, 1, 2, 4]), []
+        for _ in range(random_.randint(1, 3)):
+            first = random_.choice([0, 1, 8, 9, 10, 98, random_.randint(0, 999)])
+            last = first + random_.choice([0, 0, 1, 2, 12])
+            ranges.append(f"{first:0{width}d}" + (f"-{last:0{width}d}" if last > first else ""))
+        return f"[{','.join(ranges)}]"
+
     elements = []
     for _ in range(random_.randint(1, 4)):
-        text = random_.choice(["n", "gpu-", "a-1-b", "r1n", "x.y-", "demo-worker-cpu-"])
-        for number in range(random_.randint(0, 2)):
-            width = random_.choice([1, 1, 2, 4])
-            ranges = []
-            for _ in range(random_.randint(1, 3)):
-                first = random_.choice([0, 1, 8, 9, 10, 98, random_.randint(0, 999)])
-                last = first + random_.choice([0, 0, 1, 2, 12])
-                ranges.append(f"{first:0{width}d}" + (f"-{last:0{width}d}" if last > first else ""))
-            text += f"[{','.join(ranges)}]" + ("rk"[number] if number == 0 and random_.random() < 0.5 else "")
-            if number == 0 and not text.endswith("r"):
-                break
-        elements.append(text if text[-1] in "]0123456789" else f"{text}{random_.randint(0, 20)}")
+        name = random_.choice(["n", "gpu-", "a-1-b", "r1n", "x.y-", "demo-worker-cpu-"])
+        tail = random_.choice([str(random_.randint(0, 20)), bracket(), bracket(), f"{bracket()}r{bracket()}"])
+        elements.append(name + tail)
     return ",".join(elements)
 
 
