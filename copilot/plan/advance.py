@@ -1,39 +1,43 @@
-"""How the memory of one node goes on from one decision to the next."""
+"""How the memory of a wanted node goes on from one decision to the next; `rest` has the others."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from copilot.model import Phase
-from copilot.plan.facts import Facts, phase_of_start
-from copilot.plan.wish import Wish
-from copilot.plan.world import Track, World
-
-AT_REST = frozenset({Phase.OFF, Phase.HELD, Phase.RELEASING})
+from copilot.plan.facts import Facts, is_stale, phase_of_start
+from copilot.plan.rest import rest
+from copilot.plan.world import AT_REST, Track, World, changed
 
 
 def advance(facts: Facts, world: World, forced: bool) -> Track | None:
     """The node's next memory, None when there is nothing to remember. `forced`: the target's nature keeps its pod although unwanted."""
-    if facts.wanted:
-        track = facts.track
-        if track is None or track.phase in AT_REST:
-            track = begin(facts, world)
-        return progress(facts, world, track)
-    return rest(facts, world, forced)
+    if not facts.wanted:
+        return rest(facts, world, forced)
+    track = facts.track
+    if track is None or _starts_anew(facts, track):
+        track = begin(facts, world)
+    return progress(facts, world, track)
+
+
+def _starts_anew(facts: Facts, track: Track) -> bool:
+    """At rest until now, or a later start has overtaken the remembered one while nobody looked.
+
+    Slurm waits again for a node that had registered: it was off in between. And a hook that comes after a failure is about what follows it.
+    """
+    if track.phase in AT_REST:
+        return True
+    if track.failure is not None and facts.hint is not None and facts.hint.received_at > track.since:
+        return True
+    return facts.powering_up and (track.requested_at is None or track.up_at is not None)
 
 
 def begin(facts: Facts, world: World) -> Track:
-    """A new start of the node, or a node found running when the copilot came.
-
-    A pod that runs already while Slurm last had its node off is older than the resume request: slurmctld ignores its registration
-    silently (facts: boot time older than the request), so it is remembered as stale.
-    """
-    now, hint, before, pod = world.now, facts.hint, facts.track, facts.pod
-    if facts.up:
-        return Track(Phase.UP, now, pod_uid=pod.uid if pod else "", restarts=pod.restarts if pod else 0)
+    """A new start of the node, or a node found running (or down, or silent) when the copilot came, which is no start of ours."""
+    now, hint = world.now, facts.hint
+    if facts.up or not (facts.powering_up or facts.overruled):
+        return Track(Phase.UP if facts.up else phase_of_start(facts), now, **{**_old_pod(facts), **_home(facts)})
     asked = world.slurm.taken_at if world.slurm is not None else now
-    stale = before is not None and pod is not None and pod.running and not pod.terminating
     return Track(
         phase=Phase.REQUESTED,
         since=now,
@@ -41,10 +45,16 @@ def begin(facts: Facts, world: World) -> Track:
         hinted=hint is not None,
         request_id=hint.request_id if hint else "",
         jobs=hint.jobs if hint else (),
-        stale_uid=pod.uid if stale and pod is not None else "",
+        **_old_pod(facts),
         # someone acted on it before we came: its hook was not lost
-        missed_counted=before is None and facts.covered,
+        missed_counted=facts.track is None and facts.covered,
     )
+
+
+def _old_pod(facts: Facts) -> dict[str, Any]:
+    """The pod that is known from the node's rest to be older than this start."""
+    before, pod = facts.track, facts.pod
+    return {"stale_uid": pod.uid, "restarts": pod.restarts} if before and pod and is_stale(pod, before) else {}
 
 
 def progress(facts: Facts, world: World, track: Track) -> Track:
@@ -52,19 +62,33 @@ def progress(facts: Facts, world: World, track: Track) -> Track:
     new: dict[str, Any] = {}
     if facts.hint is not None and not track.hinted:
         new.update(hinted=True, request_id=facts.hint.request_id, jobs=facts.hint.jobs)
+    if track.requested_at is None or track.up_at is not None:
+        return _on(facts, world, track, new)
     if facts.up:
-        if track.phase is not Phase.UP:
-            new.update(up_at=world.now, failure=None, message="")
-        phase = Phase.UP
-        new.update(_baseline(facts, track, world))
-    elif facts.powering_up or track.requested_at is not None:
-        new.update(_stages(facts, track, world.now))
-        phase = Phase.FAILED if track.failure is not None else phase_of_start(facts)
-    else:
-        # was up, is not now (not responding, down): Slurm's own affair as long as its pod is there
-        phase = phase_of_start(facts)
-        new.update(_baseline(facts, track, world))
-    return _with(track, phase, world.now, new)
+        new.update(up_at=world.now, failure=None, message="")
+        # What runs in its place now is what registered: a container that crashed before that took no job with it.
+        running = facts.pod is not None and facts.pod.running
+        new.update(_home(facts) if running else _baseline(facts, track, world))
+        return changed(track, Phase.UP, world.now, new)
+    new.update(_stages(facts, track, world.now))
+    return changed(track, Phase.FAILED if track.failure is not None else phase_of_start(facts), world.now, new)
+
+
+def _on(facts: Facts, world: World, track: Track, new: dict[str, Any]) -> Track:
+    """Registered once. Not responding or down is Slurm's own affair as long as the pod is there."""
+    new.update(_baseline(facts, track, world))
+    if track.failure is not None and new.get("missing_since", track.missing_since) is not None:
+        return changed(track, Phase.FAILED, world.now, new)
+    new.update(failure=None, message="")
+    return changed(track, Phase.UP if facts.up else phase_of_start(facts), world.now, new)
+
+
+def _home(facts: Facts) -> dict[str, Any]:
+    """The pod that the node's jobs run in from now on. One that could not register is none: the list of pods is late."""
+    pod = facts.pod
+    if pod is None or (facts.track is not None and is_stale(pod, facts.track)):
+        return {}
+    return {"pod_uid": pod.uid, "restarts": pod.restarts, "missing_since": None}
 
 
 def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:
@@ -77,7 +101,7 @@ def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:
     if pod.uid != track.pod_uid:
         # another pod than before: its stages begin anew
         new.update(pod_uid=pod.uid, restarts=pod.restarts, pending_at=max(pod.first_seen, track.requested_at or pod.first_seen))
-        new.update(scheduled_at=None, running_at=None)
+        new.update(scheduled_at=None, running_at=None, stale_uid="")
     if pod.scheduled and (new.get("scheduled_at", track.scheduled_at)) is None:
         new["scheduled_at"] = now
     if pod.running and (new.get("running_at", track.running_at)) is None:
@@ -86,60 +110,18 @@ def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:
 
 
 def _baseline(facts: Facts, track: Track, world: World) -> dict[str, Any]:
-    """Which pod the node's jobs run in. Under a job only the first sight counts: a pod that is replaced or restarted later took the job with it."""
+    """Which pod the node's jobs run in, and since when that one is known to be gone, replaced or restarted.
+
+    A pod that is replaced or restarted took the job with it, if there was one. Whether there was, only a view that is asked for after the
+    change can tell: a job may have started since the last. If there was none, the node lives on in the new pod.
+    """
     pod, node = facts.pod, facts.node
-    if node is None:
+    if node is None or world.slurm is None:
         return {}
-    if not track.pod_uid and pod is not None:
-        return {"pod_uid": pod.uid, "restarts": pod.restarts, "missing_since": None}
+    if not track.pod_uid:
+        return _home(facts)
     if pod is not None and pod.uid == track.pod_uid and pod.restarts <= track.restarts:
         return {"missing_since": None}
-    if not track.pod_uid:
-        return {}
-    if pod is not None and not node.busy:
-        return {"pod_uid": pod.uid, "restarts": pod.restarts, "missing_since": None}
-    return {"missing_since": track.missing_since if track.missing_since is not None else world.now} if world.pods.synced else {}
-
-
-def rest(facts: Facts, world: World, forced: bool) -> Track | None:
-    """A node that is not wanted: on its way out, held, an orphan, or simply off."""
-    track, now = facts.track, world.now
-    there = facts.pod is not None or facts.covered
-    if facts.wish is Wish.KEEP and track is not None:
-        return track
-    if facts.wish is Wish.RELEASE or (there and track is not None and track.release_since is not None):
-        phase = Phase.HELD if forced and there else Phase.RELEASING
-    else:
-        phase = Phase.HELD if there else Phase.OFF
-    if phase is Phase.OFF and (track is None or track.failure is None):
-        return None
-    taken = world.slurm.taken_at if world.slurm is not None else now
-    track = track or Track(phase, now)
-    new: dict[str, Any] = {}
-    if track.phase not in AT_REST:
-        # the start is over; what remains is why it failed, and which pod it had
-        track = Track(
-            track.phase,
-            track.since,
-            pod_uid=track.pod_uid,
-            failure=track.failure,
-            message=track.message,
-            request_id=track.request_id,
-        )
-    if facts.pod is not None:
-        new["pod_uid"] = facts.pod.uid
-    if track.release_since is None and (facts.wish is Wish.RELEASE or (track.held and not forced)):
-        new["release_since"] = now
-    new["held"] = forced and there
-    if facts.wish is Wish.OFF:
-        new["orphan_since"] = (track.orphan_since if track.orphan_since is not None else taken) if there and not forced else None
-        if not there:
-            new["release_since"] = None
-    return _with(track, phase, now, new)
-
-
-def _with(track: Track, phase: Phase, now: float, new: dict[str, Any]) -> Track:
-    if phase is not track.phase:
-        new.update(phase=phase, since=now)
-    changed = {key: value for key, value in new.items() if getattr(track, key) != value}
-    return replace(track, **changed) if changed else track
+    if track.missing_since is None:
+        return {"missing_since": world.now} if world.pods.synced else {}
+    return _home(facts) if world.slurm.taken_at > track.missing_since and not node.busy else {}

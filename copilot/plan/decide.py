@@ -6,29 +6,42 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from copilot.model import FailureReason, Phase
+from copilot.model import FailureReason, Kind, Phase
 from copilot.plan import rules
 from copilot.plan.advance import advance
-from copilot.plan.facts import Facts, facts_of
+from copilot.plan.facts import Facts, facts_of, phase_of_start, steady
 from copilot.plan.wish import Wish
-from copilot.plan.world import NodeUpdate, Outcome, Pace, Plan, PodDelete, Policy, Track, What, World, window_forced
+from copilot.plan.world import NodeUpdate, Outcome, Pace, Plan, PodDelete, Policy, Track, What, World, changed, window
 
 
 def plan(world: World, policy: Policy) -> Plan:
-    """What follows from `world`. Without a Slurm view or a pod list nothing is decided: `desired` is empty and nobody is told anything."""
+    """What follows from `world`. Without a Slurm view nothing is decided; without a pod list groups only grow and nobody is told anything."""
     if world.slurm is None:
         return Plan({}, (), (), (), world.tracks, Pace.ACTIVE)
-    looks = [facts_of(world, name, world.members[name]) for name in _names(world)]
-    wanted: dict[str, set[int]] = {name: set() for name in world.groups}
-    for facts in looks:
-        if facts.wanted:
-            wanted[facts.member.group.name].add(facts.member.index)
-    core = {name: frozenset(indexes) for name, indexes in wanted.items()}
     acts = _Acts(world, policy)
+    wanted: dict[str, set[int]] = {name: set() for name in world.groups}
+    looks = []
+    for name in _names(world):
+        member = world.members[name]
+        if (track := steady(world, name)) is not None:
+            acts.tracks[name] = track
+            wanted[member.group.name].add(member.index)
+            continue
+        facts = facts_of(world, name, member)
+        looks.append(facts)
+        if facts.wanted:
+            wanted[member.group.name].add(member.index)
+    windows = {name: window(group.target.kind, frozenset(wanted[name]), world.ordinals) for name, group in world.groups.items()}
     for facts in looks:
-        acts.take(facts, core[facts.member.group.name], wanted[facts.member.group.name])
-    desired = {name: frozenset(indexes) for name, indexes in wanted.items()}
+        group = facts.member.group.name
+        acts.take(facts, facts.member.index in windows[group], wanted[group])
+    desired = {name: frozenset(indexes) for name, indexes in wanted.items() if not _unknown(world, name)}
     return Plan(desired, tuple(acts.deletes), acts.updates(), tuple(acts.outcomes), acts.tracks, acts.pace)
+
+
+def _unknown(world: World, group: str) -> bool:
+    """Before the first list of pods nothing tells which pods a SlurmCluster runs, so it is left alone: to say less than it has would end some."""
+    return world.groups[group].target.kind is Kind.SLURM_CLUSTER and not world.pods.synced and not world.pods.pods
 
 
 def _names(world: World) -> Iterable[str]:
@@ -57,19 +70,18 @@ class _Acts:
         """One call of scontrol for each verb and reason."""
         return tuple(NodeUpdate(state, tuple(nodes), reason) for (state, reason), nodes in self._updates.items())
 
-    def take(self, facts: Facts, core: frozenset[int], desired: set[int]) -> None:
+    def take(self, facts: Facts, in_window: bool, desired: set[int]) -> None:
         """Goes through the rules for one node. `desired` is completed with the node when it keeps its pod although unwanted."""
-        forced = window_forced(facts.member.group.target.kind, core, facts.member.index, self.world.ordinals)
-        before, track = facts.track, advance(facts, self.world, forced)
-        if facts.wanted and track is not None:
-            track = self._wanted(facts, before, track)
-        else:
-            self._unwanted(facts, track, desired)
+        rule = self._wanted if facts.wanted else self._unwanted
+        track = rule(facts, advance(facts, self.world, in_window), desired)
         if track is not None:
             self.tracks[facts.name] = track
         self._hurry(facts, track)
 
-    def _wanted(self, facts: Facts, before: Track | None, track: Track) -> Track:
+    def _wanted(self, facts: Facts, track: Track | None, desired: set[int]) -> Track | None:
+        del desired  # it is in there
+        before = facts.track
+        assert track is not None, "what is wanted is remembered"
         if track.requested_at is not None and (before is None or before.requested_at != track.requested_at):
             self._say(What.REQUESTED, facts, track)
         if track.up_at is not None and (before is None or before.up_at is None):
@@ -81,7 +93,9 @@ class _Acts:
         if uid:
             first = not track.replaced or track.stale_uid != uid
             if first:
-                track = replace(track, stale_uid=uid, replaced=track.replaced + 1)
+                restarts = facts.pod.restarts if facts.pod is not None else 0
+                track = replace(track, stale_uid=uid, restarts=restarts, replaced=track.replaced + 1)
+                track = changed(track, phase_of_start(replace(facts, track=track)), self.world.now, {})
                 self._say(What.STALE, facts, track)
             self.deletes.append(PodDelete(facts.name, uid, FailureReason.STALE_POD))
             return track
@@ -91,28 +105,42 @@ class _Acts:
         failed = rules.never_registers(facts, track, self.world, self.policy)
         return self._fail(facts, track, *failed) if failed else track
 
-    def _unwanted(self, facts: Facts, track: Track | None, desired: set[int]) -> None:
+    def _unwanted(self, facts: Facts, track: Track | None, desired: set[int]) -> Track | None:
         before = facts.track
-        if rules.keeps(facts, track, self.world, self.policy) or not self._sure():
-            if facts.pod is not None or facts.covered:
+        if rules.keeps(facts, track, self.world, self.policy):
+            desired.add(facts.member.index)
+        elif not rules.trusted(self.world, self.policy):
+            if rules.has(facts, track):
                 desired.add(facts.member.index)
-        elif track is not None and track.orphan_since is not None and facts.pod is not None and not facts.pod.terminating:
+        elif track is not None and rules.orphan(facts, track):
+            # from now on it is on its way out, and said to be so once
+            track = replace(track, phase=Phase.RELEASING, since=self.world.now, release_since=self.world.now)
             self._say(What.ORPHAN, facts, track)
-        if facts.node is None and facts.pod is not None and before is None and track is not None:
-            self._say(What.UNKNOWN, facts, track)
-        if facts.wish in (Wish.RELEASE, Wish.OFF) and before is not None and before.release_since is not None and track is None:
-            self._say(What.OFF, facts, before)
+        self._tell_of_rest(facts, before, track)
         if rules.frees(facts, track, self.world, self.policy) and rules.may_tell(facts.name, rules.FREE, self.world, self.policy):
             self._updates[rules.FREE, ""].append(facts.name)
+        return track
 
-    def _sure(self) -> bool:
-        """Without a synchronised pod list groups only grow."""
-        return self.world.pods.synced
+    def _tell_of_rest(self, facts: Facts, before: Track | None, track: Track | None) -> None:
+        """What an operator would ask about a node that is not wanted, each said once."""
+        if facts.node is None and facts.pod is not None and before is None and track is not None:
+            self._say(What.UNKNOWN, facts, track)
+        if track is not None and track.failure is not None and before is not None and before.failure is None:
+            self._say(What.FAILED, facts, track, track.failure, track.message)
+        released = before is not None and before.release_since is not None and (track is None or track.release_since is None)
+        if released and before is not None and facts.wish in (Wish.RELEASE, Wish.OFF):
+            self._say(What.OFF, facts, before)
 
     def _fail(self, facts: Facts, track: Track, reason: FailureReason, words: str) -> Track:
-        """Tells Slurm: `power_down_force` requeues the job at once and ends in IDLE+POWERED_DOWN on every version tried."""
-        if rules.may_tell(facts.name, rules.GIVE_UP, self.world, self.policy):
-            self._updates[rules.GIVE_UP, f"copilot: {reason}: {words}"].append(facts.name)
+        """Tells Slurm: `power_down_force` requeues the job at once and ends in IDLE+POWERED_DOWN on every version tried.
+
+        It would lift a drain, so a draining node is taken down instead, which requeues the job too, and the reason why it was drained is kept.
+        """
+        state, text = rules.GIVE_UP, f"copilot: {reason}: {words}"
+        if facts.node is not None and not rules.may_be_forced(facts.node):
+            state, text = rules.TAKE_DOWN, f"{text} (drained before: {facts.node.reason})"
+        if rules.may_tell(facts.name, state, self.world, self.policy):
+            self._updates[state, text].append(facts.name)
         failed = replace(track, failure=reason, message=words)
         if track.failure is not reason:
             failed = replace(failed, phase=Phase.FAILED, since=self.world.now)

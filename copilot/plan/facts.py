@@ -21,6 +21,8 @@ class Facts:
     hint: Hint | None
     wish: Wish
     track: Track | None
+    # a resume hint came after the view was asked for: what the view says of the node is out of date
+    overruled: bool = False
 
     @property
     def wanted(self) -> bool:
@@ -46,11 +48,14 @@ class Facts:
 
     @property
     def fresh_pod(self) -> Pod | None:
-        """Its pod, if that one can still register: there, not on its way out, not older than the resume request."""
+        """Its pod, if that one can still register: there, not on its way out, not known to be older than the resume request."""
         pod = self.pod
-        if pod is None or pod.terminating or (self.track is not None and pod.uid == self.track.stale_uid):
-            return None
-        return pod
+        return None if pod is None or pod.terminating or (self.track is not None and is_stale(pod, self.track)) else pod
+
+
+def is_stale(pod: Pod, track: Track) -> bool:
+    """Known to be older than the resume request, and its container has not restarted since."""
+    return pod.uid == track.stale_uid and pod.restarts == track.restarts
 
 
 def facts_of(world: World, name: str, member: Member) -> Facts:
@@ -77,7 +82,22 @@ def facts_of(world: World, name: str, member: Member) -> Facts:
         hint=hint,
         wish=Wish.RUN if newer else wish(node),
         track=world.tracks.get(name),
+        overruled=newer,
     )
+
+
+def steady(world: World, name: str) -> Track | None:
+    """The memory of a node that is up, in the pod that it was in, with no hint about it: nothing follows from that.
+
+    Most nodes of a busy cluster are so, and are passed over without making anything new.
+    """
+    track = world.tracks.get(name)
+    if track is None or track.phase is not Phase.UP or track.missing_since is not None or name in world.hints:
+        return None
+    node, pod = world.slurm.nodes.get(name) if world.slurm is not None else None, world.pods.pods.get(name)
+    if node is None or pod is None or pod.uid != track.pod_uid or pod.restarts > track.restarts:
+        return None
+    return track if node.up else None
 
 
 def phase_of_start(facts: Facts) -> Phase:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from copilot.model import FailureReason
-from copilot.plan.facts import Facts
+from copilot.model import UP_BASES, FailureReason, Node
+from copilot.plan.facts import Facts, is_stale
 from copilot.plan.wish import Wish, given_up, may_free
 from copilot.plan.world import Policy, Track, World
 
 FREE = "resume"
 GIVE_UP = "power_down_force"
+TAKE_DOWN = "down"
+# Set by administrators (DRAIN by slurmctld too): power_down_force would wipe them out.
+_RESERVED = frozenset({"DRAIN", "FAIL"})
 
 
 def keeps(facts: Facts, track: Track | None, world: World, policy: Policy) -> bool:
@@ -18,7 +21,7 @@ def keeps(facts: Facts, track: Track | None, world: World, policy: Policy) -> bo
     for a grace that is measured between Slurm's views, so that at least two of them agree. What Slurm was seen to give up, and what only
     the target's nature holds, goes at once.
     """
-    if facts.pod is None and not facts.covered:
+    if not has(facts, track):
         return False
     if facts.wish is Wish.KEEP:
         return True
@@ -28,9 +31,28 @@ def keeps(facts: Facts, track: Track | None, world: World, policy: Policy) -> bo
     return world.slurm.taken_at - track.orphan_since < policy.orphan_grace
 
 
+def orphan(facts: Facts, track: Track) -> bool:
+    """A pod that is let go although Slurm was never seen to give its node up."""
+    return track.orphan_since is not None and track.release_since is None and facts.pod is not None and not facts.pod.terminating
+
+
+def has(facts: Facts, track: Track | None) -> bool:
+    """Whether there is a pod to keep. One that goes already is not: to keep it would be to order another, too early for the next start."""
+    if facts.covered:
+        return True
+    return facts.pod is not None and not facts.pod.terminating and (track is None or track.release_since is None)
+
+
+def trusted(world: World, policy: Policy) -> bool:
+    """Whether both sides are known well enough to take something away."""
+    return world.pods.synced and world.slurm is not None and world.now - world.slurm.taken_at <= policy.trust_view
+
+
 def may_tell(name: str, state: str, world: World, policy: Policy) -> bool:
     """Whether an update may be sent: none is under way, Slurm was asked since the last, and the same one is not repeated too fast."""
     told = world.told.get(name)
+    if not trusted(world, policy):
+        return False
     if told is None:
         return True
     if not told.done or world.slurm is None or world.slurm.taken_at <= told.at:
@@ -55,7 +77,7 @@ def frees(facts: Facts, track: Track | None, world: World, policy: Policy) -> bo
     ):
         return False
     if given_up(node):
-        return "DRAIN" not in node.flags
+        return not node.flags & _RESERVED
     if not policy.free_early or not may_free(node):
         return False
     return bool(track.pod_uid) or world.now - track.release_since >= policy.settle
@@ -67,9 +89,9 @@ def stale(facts: Facts, track: Track, world: World, policy: Policy) -> str:
     Only ever on a view that shows the node POWERING_UP: then no job can run in that pod, whatever the older views said.
     """
     pod = facts.pod
-    if pod is None or pod.terminating or not facts.powering_up or not _seen_after_start(track, world):
+    if pod is None or pod.terminating or not facts.powering_up or not _judged(facts, track, world, policy):
         return ""
-    if pod.uid == track.stale_uid:
+    if is_stale(pod, track):
         return pod.uid
     if track.replaced or track.running_at is None or not _old_enough(track.running_at, policy.stale_grace, world):
         return ""
@@ -87,7 +109,9 @@ def _boots_before_its_pod(facts: Facts) -> bool:
 
 def never_registers(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[FailureReason, str] | None:
     """A pod that runs but whose node does not come up: why it is given up, in words that fit for all nodes alike."""
-    if track.running_at is None or not facts.powering_up or facts.fresh_pod is None or not _seen_after_start(track, world):
+    if track.running_at is None or not facts.powering_up or facts.fresh_pod is None or not _judged(facts, track, world, policy):
+        return None
+    if facts.node is None or not may_be_forced(facts.node):
         return None
     if track.replaced and _old_enough(track.running_at, policy.stale_grace, world) and _boots_before_its_pod(facts):
         return (
@@ -100,19 +124,25 @@ def never_registers(facts: Facts, track: Track, world: World, policy: Policy) ->
     return None
 
 
+def may_be_forced(node: Node) -> bool:
+    """Whether `power_down_force` would not undo what an administrator did: it wipes DRAIN and DOWN (measured on 22.05)."""
+    return node.base in UP_BASES and not node.flags & _RESERVED
+
+
 def lost(facts: Facts, track: Track, world: World) -> str:
     """Why a node that Slurm has on is not there any more, or "".
 
     Told only on a Slurm view that was asked for after the loss was seen, and only for a pod that this process has seen before, so that
-    a pod list that is wrong can never power a cluster down.
+    a pod list that is wrong can never power a cluster down. A node that is DOWN, or drained and without a job, Slurm does not use anyway.
     """
-    if track.missing_since is None or facts.powering_up or facts.node is None or not world.pods.synced or world.slurm is None:
+    node = facts.node
+    if track.missing_since is None or facts.powering_up or node is None or node.base not in UP_BASES or world.slurm is None:
         return ""
-    if world.slurm.taken_at <= track.missing_since or (facts.hint is not None and facts.hint.received_at >= world.slurm.taken_at):
+    if world.slurm.taken_at <= track.missing_since or facts.overruled or not (node.busy or may_be_forced(node)):
         return ""
     if facts.pod is None:
         return "its pod is gone"
-    if not facts.node.busy:
+    if not node.busy:
         return ""
     return "its pod was replaced under a job" if facts.pod.uid != track.pod_uid else "its container restarted under a job"
 
@@ -124,8 +154,11 @@ def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     return world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace
 
 
-def _seen_after_start(track: Track, world: World) -> bool:
-    return world.slurm is not None and track.requested_at is not None and world.slurm.taken_at >= track.requested_at
+def _judged(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
+    """A view that was asked for after the start, and after the last hook, and lately, and a pod list beside it."""
+    if world.slurm is None or track.requested_at is None or facts.overruled or not trusted(world, policy):
+        return False
+    return world.slurm.taken_at >= track.requested_at
 
 
 def _old_enough(since: float, grace: float, world: World) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from copilot.model import FailureReason, Hint, Kind, Phase, PodView, SlurmView, WorkerGroup
 
@@ -24,6 +25,8 @@ class Policy:
     repeat_update: float = 10.0
     # How long after a pod's start the registration "can be a matter of moments", so that Slurm is asked as fast as allowed.
     fast_for: float = 5.0
+    # A view older than this lets nothing go and tells nobody anything: while slurmctld does not answer, nodes may have come back.
+    trust_view: float = 120.0
 
 
 class Pace(Enum):
@@ -61,10 +64,12 @@ class Track:
     hinted: bool = False
     request_id: str = ""
     jobs: tuple[int, ...] = ()
-    # the pod that the node runs in, and how often its containers had restarted when a view last showed the node without a job
+    # the pod that the node runs in, and how often its containers had restarted when a view last showed the node without a job;
+    # of a node at rest: its pod as last seen, with `running_at`
     pod_uid: str = ""
     restarts: int = 0
-    # a pod that is known to be older than the resume request and can never register
+    # a pod that is known to be older than the resume request (this one, or of a node at rest the next) and can never register,
+    # unless its container restarts: `restarts` is as of then
     stale_uid: str = ""
     replaced: int = 0
     # off according to Slurm although a pod or its target says otherwise: since the view of that time
@@ -78,6 +83,18 @@ class Track:
     missed_counted: bool = False
     failure: FailureReason | None = None
     message: str = ""
+
+
+# Phases of a node that is not wanted.
+AT_REST = frozenset({Phase.OFF, Phase.HELD, Phase.RELEASING})
+
+
+def changed(track: Track, phase: Phase, now: float, new: Mapping[str, Any]) -> Track:
+    """The track in that phase with those fields; the very same object when nothing differs."""
+    fields = {key: value for key, value in new.items() if getattr(track, key) != value}
+    if phase is not track.phase:
+        fields.update(phase=phase, since=now)
+    return replace(track, **fields) if fields else track
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +111,8 @@ class World:
 
     `active` are the names in `slurm` that are not quietly off (see `wish.active`), so that a table of 10,000 sleeping nodes costs nothing.
     `members` maps every node name that belongs to a group. `covers` are the indexes that each group's target asks for now: as read where
-    the object tells, else as of our last accepted patch. `ordinals`: the server lets a StatefulSet's window begin above 0.
+    the object tells, else as of our last accepted patch. `hints` are the open resume hints: those that the view cannot know of, and once,
+    with the first view that does, those that it confirms. `ordinals`: the server lets a StatefulSet's window begin above 0.
     """
 
     now: float
@@ -166,8 +184,16 @@ class Plan:
     pace: Pace
 
 
+def window(kind: Kind, desired: frozenset[int], ordinals: bool = True) -> range:
+    """The indexes that the target's nature keeps for the sake of those desired: a StatefulSet runs an unbroken window.
+
+    It begins at 0 on a server without ordinals.start. Empty for the kinds that can leave any index out.
+    """
+    if kind is not Kind.STATEFUL_SET or not desired:
+        return range(0)
+    return range(min(desired) if ordinals else 0, max(desired) + 1)
+
+
 def window_forced(kind: Kind, desired: frozenset[int], index: int, ordinals: bool = True) -> bool:
-    """Whether the target's nature keeps this unwanted index: a StatefulSet runs an unbroken window, from 0 on a server without ordinals.start."""
-    if kind is not Kind.STATEFUL_SET or not desired or index in desired:
-        return False
-    return (min(desired) if ordinals else -1) < index < max(desired)
+    """Whether an unwanted index is in the window. For many indexes of one group compute `window` once: it looks at all that is desired."""
+    return index not in desired and index in window(kind, desired, ordinals)

@@ -349,7 +349,8 @@ def test_a_pod_replaced_or_restarted_under_an_idle_node_is_left_to_register() ->
         small = Small()
         small.start("a-0")
         small.pod("a-0", **change)
-        small.plan()
+        assert small.plan().pace is Pace.FAST
+        assert small.look(after=0.2).updates == (), "only a view that is asked for after the change tells that no job was on it"
         small.slurm("a-0", BUSY)
         small.look()
         assert small.look().updates == (), change
