@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from blockbuster import blockbuster_ctx
 
-from copilot.kube import Conflict, Kube, Refused, Unavailable
+from copilot.kube import Conflict, Kube, Reflector, Refused, Unavailable
 from tests.contract.conftest import stateful_set
+from tests.contract.kube_fixture import running, until
 from tests.lab.embedded import Action, EmbeddedServer
 from tests.lab.endpoint import Admin, resource
 
@@ -122,3 +124,14 @@ async def test_cancellation_is_not_swallowed_and_not_repeated(lab: Lab) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert hang.fired == 1
+
+
+async def test_nothing_blocks_the_loop(lab: Lab) -> None:
+    with blockbuster_ctx():
+        mirror = Reflector(lab.kube, SETS, lambda obj, _: str(obj["metadata"]["uid"]))
+        async with running(mirror):
+            await until(lambda: mirror.synced, "the first list")
+            await lab.kube.patch(GPU, THREE)
+            await lab.kube.create_event(
+                {"apiVersion": "apps/v1", "kind": "StatefulSet", "namespace": "hpc", "name": "gpu"}, "A", "b"
+            )

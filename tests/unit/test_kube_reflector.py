@@ -40,6 +40,7 @@ class Server:
         self._refuse = refuse
         self.lists: list[float] = []
         self.watches: list[float] = []
+        self.mirror: Reflector[str]
 
     async def pages(self, _path: str, _selector: str) -> AsyncIterator[tuple[list[Object], str]]:
         self.lists.append(asyncio.get_running_loop().time())
@@ -55,6 +56,7 @@ class Server:
 
 async def life(server: Server, seconds: float, **settings: Any) -> Reflector[str]:
     mirror: Reflector[str] = Reflector(cast("Kube", server), "/pods", lambda obj, _: str(obj["metadata"]["uid"]), **settings)
+    server.mirror = mirror
     task = asyncio.create_task(mirror.run())
     await asyncio.sleep(seconds)
     assert not task.done()
@@ -119,8 +121,10 @@ async def test_what_worked_is_called_forbidden_only_after_some_refusals() -> Non
     answers: list[KubeError | None] = [None, *(Refused("no", 403) for _ in range(3)), None]
     streams = [Lines([], 2), Lines([GONE], None), Lines([], None)]
     server = Server(lambda: streams.pop(0), lambda: answers.pop(0))
-    mirror = await life(server, 60)
+    told: list[State] = []
+    mirror = await life(server, 60, on_change=lambda: told.append(server.mirror.state))
     assert (mirror.state, answers) == (State.SYNCED, [])
+    assert told == [State.SYNCED, State.BROKEN, State.SYNCED]
 
 
 async def test_a_request_for_a_new_list_ends_a_long_pause() -> None:

@@ -132,6 +132,16 @@ def test_a_patch_does_not_apply_to_another_object_or_a_later_spec(kind: Kind, fi
         apply(obj, operations)
 
 
+@pytest.mark.parametrize(("field", "value"), [("replicas", 2), ("ordinals", {"start": 1}), ("reserveOrdinals", [5])])
+def test_a_patch_replaces_only_the_values_that_were_read(field: str, value: object) -> None:
+    kind = Kind.ADVANCED_STATEFUL_SET if field == "reserveOrdinals" else Kind.STATEFUL_SET
+    obj = made(1, 3, [0])
+    operations = targets.patch(kind, obj, {"gpu": frozenset({4, 6})}, {}, ordinals=True)
+    obj["spec"][field] = value
+    with pytest.raises(PatchTestError):
+        apply(obj, operations)
+
+
 @pytest.mark.parametrize("kind", [Kind.STATEFUL_SET, Kind.ADVANCED_STATEFUL_SET])
 def test_a_group_that_is_not_asked_for_is_left_alone(kind: Kind) -> None:
     assert targets.patch(kind, made(3), {"cpu": frozenset()}, {}, ordinals=True) == []

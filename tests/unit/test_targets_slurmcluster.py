@@ -136,6 +136,23 @@ def test_an_order_that_is_no_longer_wanted_is_taken_back_though_others_are_outst
     assert (entry["replicas"], entry["podsToBeCreated"], entry["podsToBeDeleted"]) == (1, [2], [f"{CPU}-1"])
 
 
+def test_a_contradicting_entry_is_no_reason_to_wait_for_the_others() -> None:
+    # The count is right and what is outstanding is ordered already; still nobody may go on creating 5 or deleting 1.
+    for wrong in ({"podsToBeCreated": [2, 5]}, {"podsToBeCreated": [2], "podsToBeDeleted": [f"{CPU}-1"]}):
+        entry = cpu_of(patched(made(replicas=2, **wrong), {1, 2}, {1}))
+        assert entry["podsToBeCreated"] == [2]
+        assert f"{CPU}-1" not in entry["podsToBeDeleted"]
+
+
+@pytest.mark.parametrize("field", ["replicas", "podsToBeCreated", "podsToBeDeleted"])
+def test_a_patch_replaces_only_the_values_that_were_read(field: str) -> None:
+    obj = made(replicas=2, podsToBeCreated=[1], podsToBeDeleted=[f"{CPU}-7"])
+    operations = targets.patch(KIND, obj, {CPU: {3}}, {}, ordinals=True)
+    cpu_of(obj)[field] = 9
+    with pytest.raises(PatchTestError):
+        apply(obj, operations)
+
+
 def test_both_groups_go_into_one_patch_and_unknown_ones_into_none() -> None:
     operations = targets.patch(KIND, made(), {CPU: {1}, GPU: {0, 4}, "other": {1}}, {GPU: {0}}, ordinals=True)
     after = apply(made(), operations)
