@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -19,8 +18,11 @@ from tests.lab import controlplane
 from tests.lab.controllers import StatefulSets
 from tests.lab.controlplane import ControlPlane
 from tests.lab.embedded import EmbeddedServer
-from tests.lab.endpoint import Admin, ApiEndpoint, ApiError, Object, resource
+from tests.lab.endpoint import Admin, ApiEndpoint, ApiError, resource
 from tests.lab.kubelet import Kubelet
+from tests.lab.objects import cluster, pod, stateful_set
+
+__all__ = ["Api", "cluster", "pod", "stateful_set", "why"]
 
 CRD = Path(__file__).parents[1] / "lab" / "crds" / "slurmcluster.yaml"
 CRDS = resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
@@ -121,42 +123,3 @@ async def workers(api: Api) -> AsyncIterator[Workers]:
         yield workers
         # The real server serves other tests too, and its scheduler would use this Node.
         await api.admin.delete(resource("v1", "nodes", name=workers.node))
-
-
-def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
-    container = {"name": "slurmd", "image": "slurm"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels or {}},
-        "spec": {"containers": [container], **spec},
-    }
-
-
-def stateful_set(name: str, replicas: int = 0, **spec: Any) -> Object:
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod(name)["spec"]}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "StatefulSet",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "replicas": replicas,
-            "podManagementPolicy": "Parallel",
-            "serviceName": name,
-            "selector": {"matchLabels": labels},
-            "template": template,
-            **spec,
-        },
-    }
-
-
-def cluster(name: str, *groups: str, replicas: int = 0) -> Object:
-    template = {"metadata": {"labels": {"app": name}}, "spec": pod(name)["spec"]}
-    specs = [{"groupName": group, "replicas": replicas, "template": template} for group in groups]
-    return {
-        "apiVersion": "kai.alibabacloud.com/v1",
-        "kind": "SlurmCluster",
-        "metadata": {"name": name},
-        "spec": {"workerGroupSpecs": specs},
-    }

@@ -92,34 +92,25 @@ async def test_timeout_seconds_ends_the_stream_cleanly(api: Api) -> None:
         assert [event async for event in api.admin.watch(api.clusters(), resourceVersion=start, timeoutSeconds="1")] == []
 
 
-async def _watch_while_others_change(api: Api, **query: str) -> tuple[list[Object], Object]:
-    """The events of a watch of 6 s for pods that do not exist, while another pod changes all the time; and that pod as it was made."""
-    start = await version(api, api.pods())
+async def test_a_bookmark_before_the_end_tells_how_far_it_got(api: Api) -> None:
+    """About two seconds before a watch ends, if something happened that it had no reason to tell; and only to who asked for it."""
+    query = {"resourceVersion": await version(api, api.pods()), "timeoutSeconds": "6", "labelSelector": "n=1"}
     made = await api.admin.post(api.pods(), pod("other", {"n": "2"}, **NOBODY))
 
-    async def watch() -> list[Object]:
-        query_all = {"resourceVersion": start, "timeoutSeconds": "6", "labelSelector": "n=1", **query}
-        return [event async for event in api.admin.watch(api.pods(), **query_all)]
+    async def watch(**more: str) -> list[Object]:
+        return [event async for event in api.admin.watch(api.pods(), **query, **more)]
 
-    watching = asyncio.create_task(watch())
-    while not watching.done():
+    asked, silent = asyncio.create_task(watch(allowWatchBookmarks="true")), asyncio.create_task(watch())
+    both = asyncio.gather(asked, silent)
+    while not both.done():
         await api.admin.patch(api.pods("other"), {"metadata": {"labels": {"at": str(time.monotonic_ns())}}})
-        await asyncio.wait([watching], timeout=0.2)
-    return watching.result(), made
-
-
-async def test_a_bookmark_before_the_end_tells_how_far_it_got(api: Api) -> None:
-    """About two seconds before a watch ends, if something happened that it had no reason to tell."""
-    bookmarks, made = await _watch_while_others_change(api, allowWatchBookmarks="true")
+        await asyncio.wait([both], timeout=0.2)
+    bookmarks, none = both.result()
+    assert none == []
     assert {event["type"] for event in bookmarks} == {"BOOKMARK"}
     assert bookmarks[-1]["object"]["kind"] == "Pod"
     assert int(bookmarks[-1]["object"]["metadata"]["resourceVersion"]) > int(made["metadata"]["resourceVersion"])
     assert "name" not in bookmarks[-1]["object"]["metadata"]
-
-
-async def test_no_bookmarks_unless_asked_for(api: Api) -> None:
-    events, _ = await _watch_while_others_change(api)
-    assert events == []
 
 
 async def test_a_version_that_is_too_old_is_an_error_event(api: Api) -> None:

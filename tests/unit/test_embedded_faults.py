@@ -26,7 +26,7 @@ async def server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 
 @pytest.fixture
 async def admin(server: EmbeddedServer) -> AsyncIterator[Admin]:
-    async with Admin(server.endpoint, timeout=20) as admin:
+    async with Admin(server.endpoint, timeout=10) as admin:
         await admin.post(CLUSTERS, cluster("demo"))
         yield admin
 
@@ -145,8 +145,9 @@ async def test_a_watch_is_cut_in_the_middle_of_an_event(server: EmbeddedServer, 
         async with session.get(url) as answer:
             read = b""
             with pytest.raises(LOST):
-                while True:
-                    read += await answer.content.readexactly(1)
+                async with asyncio.timeout(10):
+                    while True:
+                        read += await answer.content.readexactly(1)
     assert read.startswith(b'{"type": "MODIFIED"')
     assert not read.endswith(b"\n")
     assert fault.fired == 1
@@ -157,7 +158,7 @@ async def test_a_watch_is_cut_in_the_middle_of_an_event(server: EmbeddedServer, 
 async def test_gone_as_an_event_of_a_watch_and_as_the_status_of_a_list(server: EmbeddedServer, admin: Admin) -> None:
     start = await _version(admin)
     server.faults.add(Action.GONE, path="slurmclusters", times=2)
-    events = [event async for event in admin.watch(CLUSTERS, resourceVersion=start)]
+    events = [event async for event in admin.watch(CLUSTERS, resourceVersion=start, timeoutSeconds="5")]
     assert [(event["type"], event["object"]["code"]) for event in events] == [("ERROR", 410)]
     with pytest.raises(ApiError) as caught:
         await admin.list(CLUSTERS)
@@ -190,7 +191,8 @@ async def test_away_refuses_resets_and_forgets_nothing(server: EmbeddedServer, a
         await anext(events)
         async with server.away():
             with pytest.raises(LOST):
-                await anext(events)
+                async with asyncio.timeout(10):
+                    await anext(events)
             with pytest.raises(aiohttp.ClientConnectorError, match="Connect call failed"):
                 await replicas(admin)
     assert await replicas(admin) == 1
