@@ -41,12 +41,13 @@ class Server:
         self.lists: list[float] = []
         self.watches: list[float] = []
         self.mirror: Reflector[str]
+        self.uid: Callable[[], str] = lambda: "a"
 
     async def pages(self, _path: str, _selector: str) -> AsyncIterator[tuple[list[Object], str]]:
         self.lists.append(asyncio.get_running_loop().time())
         if error := self._refuse():
             raise error
-        yield [{"metadata": {"name": "gpu-0", "uid": "a"}}], "7"
+        yield [{"metadata": {"name": "gpu-0", "uid": self.uid()}}], "7"
 
     @asynccontextmanager
     async def stream(self, _path: str, _query: object, _silence: float) -> AsyncIterator[Lines]:
@@ -125,6 +126,25 @@ async def test_what_worked_is_called_forbidden_only_after_some_refusals() -> Non
     mirror = await life(server, 60, on_change=lambda: told.append(server.mirror.state))
     assert (mirror.state, answers) == (State.SYNCED, [])
     assert told == [State.SYNCED, State.BROKEN, State.SYNCED]
+
+
+async def test_a_list_that_differs_is_told_and_one_that_does_not_is_not() -> None:
+    streams = [Lines([GONE], None), Lines([GONE], None), Lines([], None)]
+    uids = ["a", "a", "b"]
+    server = Server(lambda: streams.pop(0))
+    server.uid = lambda: uids.pop(0)
+    told: list[dict[str, str]] = []
+    await life(server, 30, on_change=lambda: told.append(dict(server.mirror.items)))
+    assert told == [{"gpu-0": "a"}, {"gpu-0": "b"}]
+
+
+async def test_a_kind_that_is_gone_leaves_nothing_behind() -> None:
+    answers: list[KubeError | None] = [None]
+    missing = Refused("no", 404, kind_missing=True)
+    streams = [Lines([GONE], None)]
+    server = Server(lambda: streams.pop(0), lambda: answers.pop(0) if answers else missing)
+    mirror = await life(server, 30)
+    assert (mirror.state, dict(mirror.items)) == (State.ABSENT, {})
 
 
 async def test_a_request_for_a_new_list_ends_a_long_pause() -> None:
