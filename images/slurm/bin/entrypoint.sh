@@ -108,6 +108,16 @@ slurmdbd() {
     SLURM_CONF=${own%/*}/slurm.conf exec slurmdbd -D "$@"
 }
 
+# Where /authorized-keys.sh finds users' keys. It asks LDAP without a password: the keys are public.
+authorized_keys() {
+    printf '%s\n%s\n' "${SSH_AUTHORIZED_KEYS:-/run/secrets/authorized-keys}" "${LDAP_BASE:-}" >/run/sshd/keys.conf
+    {
+        printf 'URI %s\n' "${LDAP_URI:-}"
+        if [ -n "${LDAP_CA_FILE:-}" ]; then printf 'TLS_CACERT %s\n' "$LDAP_CA_FILE"; fi
+    } >/run/sshd/ldap.conf
+    chmod 644 /run/sshd/keys.conf /run/sshd/ldap.conf
+}
+
 login() {
     [ "$(id -u)" = 0 ] || missing "sshd needs root to become the users who log in"
     munge
@@ -120,6 +130,7 @@ login() {
         options+=(-h "/run/sshd/${key##*/}")
     done
     [ ${#options[@]} -gt 0 ] || missing "ssh's host keys are missing: mount a Secret with ssh_host_ed25519_key as $keys, or name the folder in SSH_HOST_KEYS"
+    authorized_keys
     exec /usr/sbin/sshd -D -e "${options[@]}" "$@"
 }
 
