@@ -117,3 +117,14 @@ def test_a_burst_is_allowed_after_a_quiet_time() -> None:
         assert share.free_at(now) == now, "sixty looks of 20 ms are 1.2 s of the 3 s that a minute allows"
         share.add(now, 0.02)
     assert share.free_at(1000.0) == 1000.0
+
+
+async def test_after_a_burst_looks_become_rare_but_never_stop() -> None:
+    """Looks of 0.2 s, as at 10,000 nodes: to spend a minute's share in a few seconds must not leave us blind for the rest of the minute."""
+    slurmctld = Slurmctld(takes=0.2)
+    looks = looks_of(slurmctld, Settings(poll_share=0.05))
+    looks.pace(Pace.FAST)
+    await for_a_while(looks, 120)
+    gaps = [later - earlier for earlier, later in zip(slurmctld.asked, slurmctld.asked[1:], strict=False)]
+    assert gaps[0] < 0.5, "a burst"
+    assert max(gaps) == pytest.approx(0.2 / 0.025, abs=0.3)
