@@ -8,6 +8,7 @@ import pytest
 
 from copilot import targets
 from copilot.kube import Conflict, Kube, Refused, Unavailable
+from copilot.kube.client import PAGE
 from copilot.model import Kind, TargetRef
 from tests.contract.conftest import Api, pod, stateful_set
 from tests.contract.kube_fixture import kube_of
@@ -57,7 +58,7 @@ async def test_a_pod_is_deleted_only_if_it_is_the_one_that_was_meant(api: Api) -
 
 
 async def test_a_large_collection_comes_in_pages_without_gap_or_double(api: Api) -> None:
-    names = {f"gpu-{index}" for index in range(501)}
+    names = {f"gpu-{index}" for index in range(PAGE + 1)}
     for some in (sorted(names)[begin : begin + 50] for begin in range(0, len(names), 50)):
         await asyncio.gather(*(api.admin.post(api.pods(), pod(name, {"app": "gpu"})) for name in some))
     await api.admin.post(api.pods(), pod("other"))
