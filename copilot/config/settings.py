@@ -101,7 +101,6 @@ class Settings:
     orphan_grace: float = _row("90", number(5, 3600, "seconds"), "age at which a pod whose node Slurm has off is removed")
     stale_grace: float = _row("20", number(1, 3600, "seconds"), "time a pod older than the resume gets before it is replaced")
     registration_timeout: float = _row("120", number(5, 3600, "seconds"), "time from container running to registered")
-    lost_grace: float = _row("10", number(1, 600, "seconds"), "time a node may be up without a pod before Slurm is told")
     free_early: bool = _row("true", SWITCH, "free powered-down nodes once their pods are seen gone, not after SuspendTimeout")
     retry_max: float = _row("30", number(1, 600, "seconds"), "longest pause between attempts at one target")
     max_nodes: int = _row("65536", whole(1, 1_000_000, "nodes"), "most nodes that one request may name")
