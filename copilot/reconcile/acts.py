@@ -10,16 +10,12 @@ import structlog
 
 from copilot.hostlist import fold
 from copilot.kube import Kube, KubeError
-from copilot.model import Kind, Target
+from copilot.model import Target
 from copilot.plan import NodeUpdate, PodDelete, Told
 from copilot.slurm import Slurm, SlurmRefused, SlurmUnavailable
+from copilot.targets import involved
 
 _log = structlog.get_logger()
-API_KINDS = {
-    Kind.SLURM_CLUSTER: ("kai.alibabacloud.com/v1", "SlurmCluster"),
-    Kind.STATEFUL_SET: ("apps/v1", "StatefulSet"),
-    Kind.ADVANCED_STATEFUL_SET: ("apps.kruise.io/v1beta1", "StatefulSet"),
-}
 
 
 class Teller:
@@ -133,13 +129,9 @@ class Announcer:
         while True:
             notice = await self._queue.get()
             try:
-                await self._kube.create_event(involved(notice.target), notice.reason, notice.message, warning=True)
+                await self._kube.create_event(
+                    involved(notice.target.ref, notice.target.uid), notice.reason, notice.message, warning=True
+                )
             except KubeError as error:
                 _log.warning("event_not_created", target=str(notice.target.ref), reason=notice.reason, error=str(error))
                 await asyncio.sleep(1.0)
-
-
-def involved(target: Target) -> dict[str, str]:
-    """The Event's involvedObject."""
-    version, kind = API_KINDS[target.ref.kind]
-    return {"apiVersion": version, "kind": kind, "namespace": target.ref.namespace, "name": target.ref.name, "uid": target.uid}

@@ -15,6 +15,7 @@ from copilot.config import Settings
 from copilot.hostlist import fold
 from copilot.kube import Conflict, Kube, KubeError, Refused, Unavailable
 from copilot.model import Target, TargetRef
+from copilot.reconcile.orders import ORDER_GRACE, Orders
 from copilot.telemetry import Metrics, PatchOutcome
 
 Wanted = Mapping[str, frozenset[int]]
@@ -53,7 +54,9 @@ class Writer:
         self._existing: Existing = {}
         # What the last accepted patch said, for the kind whose object alone does not tell (SlurmCluster).
         self._said: Wanted = {}
+        self._orders = Orders(ref.kind, clock)
         self._patched_at = float("-inf")
+        self._unjudged = False
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -66,15 +69,17 @@ class Writer:
             return
         if self.target is None or target.uid != self.target.uid:
             self._said = {}
+            self._orders = Orders(self.ref.kind, self._clock)
             for warning in target.warnings:
                 _log.warning("target_warning", target=str(self.ref), problem=warning)
         self.object, self.target = obj, target
-        self._changed.set()
+        # Acted on with the next decision, which has seen it: what somebody else scaled up is an orphan, with a grace, not a mistake of ours.
+        self._unjudged = True
 
     def want(self, wanted: Wanted, existing: Existing) -> None:
         """What the decision says now: indexes by group, and those that have a pod."""
-        if wanted != self._wanted or existing != self._existing:
-            self._wanted, self._existing = wanted, existing
+        if self._unjudged or wanted != self._wanted or existing != self._existing:
+            self._wanted, self._existing, self._unjudged = wanted, existing, False
             self._idle.clear()
             self._changed.set()
 
@@ -92,6 +97,9 @@ class Writer:
             self._changed.clear()
             self._idle.clear()
             await self._converge()
+            if self._orders.outstanding:
+                # an order that was taken off the list and led to nothing is given again
+                asyncio.get_running_loop().call_later(ORDER_GRACE, self._changed.set)
             if not self._changed.is_set():
                 self._idle.set()
 
@@ -116,7 +124,8 @@ class Writer:
     def _operations(self) -> list[dict[str, Any]]:
         if self.target is None or self.target.deleting:
             return []
-        operations = targets.patch(self.ref.kind, self.object, self._wanted, self._existing, self._ordinals())
+        existing = self._orders.fulfilled(self.object, self._wanted, self._existing)
+        operations = targets.patch(self.ref.kind, self.object, self._wanted, existing, self._ordinals())
         if not operations:
             self._said = self._wanted
         return operations
@@ -144,6 +153,7 @@ class Writer:
 
     def _accepted(self, wanted: Wanted, seconds: float) -> None:
         self._said, self.problem = wanted, ""
+        self._orders.gave(self.object)
         self._count(PatchOutcome.ACCEPTED)
         nodes = fold(f"{group}-{index}" for group, indexes in wanted.items() for index in indexes)
         _log.info(

@@ -60,3 +60,8 @@ def says(kind: Kind, obj: Object, wanted: Indexes) -> bool:
     name = obj["metadata"]["name"]
     of_kind = statefulset if kind is Kind.STATEFUL_SET else kruise
     return all(group == name and of_kind.says(obj, indexes) for group, indexes in wanted.items())
+
+
+def ordered(kind: Kind, obj: Object) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+    """By group, the indexes that the object orders to be created and to be deleted; only a SlurmCluster gives orders."""
+    return slurmcluster.ordered(obj) if kind is Kind.SLURM_CLUSTER else {}

@@ -39,6 +39,11 @@ def patch(obj: Object, wanted: Mapping[str, AbstractSet[int]], existing: Mapping
     return [*guards(obj), *changes] if changes else []
 
 
+def ordered(obj: Object) -> dict[str, tuple[frozenset[int], frozenset[int]]]:
+    """By group, the indexes that the lists name now: to be created, to be deleted."""
+    return {name: (_to_create(entry), _to_delete(name, entry)) for name, entry in groups(obj)}
+
+
 def says(entry: Mapping[str, Any], name: str, wanted: AbstractSet[int]) -> bool:
     """True when the count is right and no list contradicts it. Empty lists prove nothing: the operator may have cleared them."""
     return whole(entry.get("replicas")) == len(wanted) and not _contradicts(name, entry, wanted)

@@ -179,6 +179,7 @@ async def test_a_target_that_is_made_again_is_served_under_its_new_uid(bench: Be
     await asyncio.sleep(1)
     bench.server.object = stateful_set(uid="u2")
     bench.writer.observe(bench.server.object)
+    bench.want(0, 1, 2)
     await asyncio.sleep(1)
     assert bench.replicas == 3
 
