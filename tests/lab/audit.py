@@ -58,6 +58,7 @@ class Audit:
         self._tasks: list[asyncio.Task[None]] = []
         self.violations: list[str] = []
         self.jobs: dict[int, tuple[str, ...]] = {}
+        self._may_restart: set[int] = set()
         self.ended: list[str] = []
         self.unchecked = 0
         self._excused: set[str] = set()
@@ -92,8 +93,9 @@ class Audit:
         self.jobs[job] = ("COMPLETED",)
 
     def may_end(self, job: int, *states: str) -> None:
-        """The job may end so, or be requeued and started again."""
+        """The job may end so, and may have been requeued and started again before."""
         self.jobs[job] = states
+        self._may_restart.add(job)
 
     # What it sees
 
@@ -162,10 +164,11 @@ class Audit:
         for job, allowed in self.jobs.items():
             fields = await self._slurm.job(job)
             state, restarts = fields.get("JobState", "unknown to Slurm"), int(fields.get("Restarts", "0"))
-            if state not in allowed or (restarts and allowed == ("COMPLETED",)):
+            if state not in allowed or (restarts and job not in self._may_restart):
                 found.append(f"job {job} is {state} after {restarts} restarts, not {' or '.join(allowed)}")
         self.violations.clear()
         self.jobs.clear()
+        self._may_restart.clear()
         self._excused.clear()
         self._hinted.clear()
         assert not found, "; ".join(found)

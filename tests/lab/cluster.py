@@ -45,7 +45,13 @@ HOOKS = {
     "PrologSlurmctld": "slurm-prolog.sh",
 }
 # Nodes come and go within seconds, so that a whole life fits into a test.
-QUICK = {"SuspendTime": "5", "SuspendTimeout": "10", "ResumeTimeout": "45"}
+QUICK = {
+    "SuspendTime": "5",
+    "SuspendTimeout": "10",
+    "ResumeTimeout": "45",
+    # A job that waits for a node is looked at every few seconds, not every 30.
+    "SchedulerParameters": "bf_interval=3,sched_interval=5",
+}
 # The copilot's waits that are minutes by default.
 BRISK = {"poll_quiet": "5", "orphan_grace": "6", "stale_grace": "4", "registration_timeout": "20", "missed_hook_grace": "2"}
 WORKERS = (Workers("cpu", 30, "cpu"), Workers("demo-worker-gpu", 8, "gpu"))
@@ -116,6 +122,7 @@ class Cluster:
         self.kubelet = await self._stack.enter_async_context(
             Kubelet(self.endpoint, self.containers.start, self.containers.stop, namespace=NAMESPACE, binds=binds)
         )
+        self._stack.callback(self.containers.release)
         self.copilot = Daemon(self.folder, self._copilot_settings(kubeconfig))
         self._stack.push_async_callback(self.copilot.stop)
         self._lay_out_hooks()

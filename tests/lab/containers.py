@@ -34,7 +34,8 @@ class Containers:
             self.arrived[name] = asyncio.Event()
 
     def release(self, *names: str) -> None:
-        for name in names:
+        """Lets the containers of these nodes start; without names, all that are held."""
+        for name in names or list(self._held):
             self._held.pop(name).set()
 
     async def speak(self, name: str) -> None:

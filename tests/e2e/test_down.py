@@ -1,0 +1,134 @@
+"""Nodes that go, and nodes whose pod is not what Slurm waits for: old, mute, without -b, or wanted by nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.conftest import make
+from tests.lab.cluster import Cluster
+from tests.lab.kubelet import GOOD, Behaviour
+
+# A registration that fails must be found out well before Slurm gives up by itself (ResumeTimeout 45 s).
+SETTINGS = {"registration_timeout": "8", "stale_grace": "3", "orphan_grace": "5"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(folder: Path) -> AsyncIterator[Cluster]:
+    async with make(folder, settings=SETTINGS) as made:
+        yield made
+
+
+async def uid_of(lab: Cluster, name: str) -> str:
+    uid: str = (await lab.pods())[name]["metadata"]["uid"]
+    return uid
+
+
+async def test_a_node_that_is_resumed_while_its_pod_terminates_gets_a_fresh_one(lab: Cluster) -> None:
+    """Slurm may call ResumeProgram when SuspendTimeout is over, whether or not the machine is gone."""
+    lab.kubelet.behave("cpu-0", Behaviour(terminates=False))
+    await lab.run_job("--nodelist=cpu-0")
+    old = await uid_of(lab, "cpu-0")
+    await lab.slurm.wait_node("cpu-0", "POWERING_DOWN")
+    job = await lab.sbatch("--nodelist=cpu-0")
+    await lab.slurm.wait_node("cpu-0", "POWERING_UP", seconds=40)
+    assert "deletionTimestamp" in (await lab.pods())["cpu-0"]["metadata"], "the old pod was to be Terminating still"
+    lab.kubelet.behave("cpu-0", GOOD)
+    await lab.slurm.wait_job(job, "COMPLETED")
+    assert await uid_of(lab, "cpu-0") != old
+
+
+async def test_a_node_that_is_suspended_seconds_after_it_registered(lab: Cluster) -> None:
+    await lab.run_job("--nodelist=cpu-1")
+    await lab.slurm.scontrol("update", "nodename=cpu-1", "state=power_down")
+    await lab.settle(off=["cpu-1"])
+    await lab.run_job("--nodelist=cpu-1")
+    assert lab.containers.starts["cpu-1"] == 2
+
+
+async def test_a_pod_stays_as_long_as_power_down_is_only_a_wish(lab: Cluster) -> None:
+    """POWER_DOWN and DRAIN on an allocated node: the job ends first."""
+    job = await lab.sbatch("--nodelist=cpu-2", wrap="sleep 4")
+    await lab.slurm.wait_job(job, "RUNNING")
+    await lab.slurm.scontrol("update", "nodename=cpu-2", "state=drain", "reason=maintenance")
+    await lab.slurm.scontrol("update", "nodename=cpu-2", "state=power_down_asap")
+    code, _ = await lab.hook("slurm-suspend.sh", "cpu-2")
+    assert code == 0
+    await lab.slurm.wait_job(job, "COMPLETED")
+    await lab.settle(off=["cpu-2"])
+
+
+async def test_a_pod_whose_node_is_off_is_an_orphan(lab: Cluster) -> None:
+    """Somebody scaled the set by hand; the pod never registers, so Slurm has the node off for good."""
+    lab.containers.mute.add("cpu-0")
+    lab.audit.hinted("cpu-0")
+    before = await lab.copilot.metric("slurm_copilot_orphans_removed_total")
+    await lab.patch_target("cpu", {"spec": {"replicas": 1, "ordinals": {"start": 0}}})
+    await lab.copilot.until_logged("orphan_removed", nodes="cpu-0")
+    await lab.settle(off=["cpu-0"])
+    lab.containers.mute.discard("cpu-0")
+    assert await lab.copilot.metric("slurm_copilot_orphans_removed_total") == before + 1
+
+
+async def test_a_pod_that_runs_before_the_resume_is_replaced(lab: Cluster) -> None:
+    """The window of the set keeps the pod of a node that nobody wants; when Slurm wants it again, that pod can never register."""
+    jobs = [
+        await lab.sbatch(f"--nodelist={name}", wrap=f"while [ ! -e {lab.folder}/go ]; do sleep 0.2; done")
+        for name in ("cpu-4", "cpu-6")
+    ]
+    await lab.slurm.wait_node("cpu-5", "POWERED_DOWN", seconds=10)
+    for job in jobs:
+        await lab.slurm.wait_job(job, "RUNNING")
+    # It registers, which makes it idle, is suspended after SuspendTime, and stays although it is off.
+    await lab.slurm.wait_node("cpu-5", "IDLE", without=["POWERED_DOWN", "POWERING_DOWN"])
+    await lab.slurm.wait_node("cpu-5", "IDLE", "POWERED_DOWN", without=["POWERING_DOWN"], seconds=60)
+    held = await uid_of(lab, "cpu-5")
+    assert (await lab.status_of("cpu-5"))["phase"] == "held"
+    await lab.run_job("--nodelist=cpu-5")
+    assert await uid_of(lab, "cpu-5") != held
+    assert lab.copilot.log("pod_deleted", node="cpu-5", reason="stale_pod")
+    (lab.folder / "go").touch()
+    for job in jobs:
+        await lab.slurm.wait_job(job, "COMPLETED")
+
+
+@pytest.mark.any_api
+async def test_a_slurmd_without_b_fails_with_that_reason(lab: Cluster) -> None:
+    """Its pod is replaced once; then the job is requeued with the cause, and runs when the cause is mended."""
+    lab.containers.without_boot.add("cpu-8")
+    job = await lab.sbatch("--nodelist=cpu-8")
+    lab.audit.may_end(job, "COMPLETED")
+    [failed] = await lab.copilot.until_logged("node_failed", nodes="cpu-8", reason="stale_pod")
+    assert "-b" in failed["message"]
+    lab.containers.without_boot.discard("cpu-8")
+    await lab.slurm.wait_job(job, "COMPLETED", seconds=90)
+    assert await lab.copilot.metric("slurm_copilot_node_failures_total", group="cpu", reason="stale_pod") == 1
+
+
+async def test_a_node_that_never_registers_is_given_up_in_time(lab: Cluster) -> None:
+    """Long before ResumeTimeout: the job is requeued, and the node is idle~ again."""
+    lab.containers.mute.add("cpu-10")
+    job = await lab.sbatch("--nodelist=cpu-10")
+    lab.audit.may_end(job, "CANCELLED")
+    await lab.copilot.until_logged("node_failed", nodes="cpu-10", reason="registration_timeout")
+    await lab.slurm.wait_for("the job to be requeued", lambda: lab.slurm.job(job), lambda seen: seen.get("Restarts") == "1")
+    assert "copilot: registration_timeout" in (await lab.slurm.run("scontrol", "-o", "show", "node", "cpu-10")).out
+    await lab.slurm.run("scancel", str(job))
+    await lab.settle(off=["cpu-10"])
+    lab.containers.mute.discard("cpu-10")
+    await lab.run_job("--nodelist=cpu-10")
+
+
+async def test_free_text_of_one_node_does_not_touch_the_others(lab: Cluster) -> None:
+    job = await lab.sbatch("--nodelist=cpu-[12-13]", "--nodes=2", wrap="sleep 3")
+    await lab.slurm.wait_job(job, "RUNNING")
+    await lab.slurm.scontrol(
+        "update", "nodename=cpu-12", "state=drain", 'reason=it says "a=b" State=DOWN+POWERED_DOWN NodeName=cpu-13'
+    )
+    await lab.slurm.wait_job(job, "COMPLETED")
+    # idle_on_node_suspend takes the drain away when slurmctld suspends the node, but the reason is an administrator's.
+    await lab.settle(off=["cpu-12", "cpu-13"])
+    assert "State=DOWN+POWERED_DOWN" in (await lab.slurm.run("scontrol", "-o", "show", "node", "cpu-12")).out
