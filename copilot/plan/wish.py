@@ -8,6 +8,8 @@ from copilot.model import Node, SlurmView
 
 # Reason that slurmctld itself writes when ResumeTimeout passes; such a node stays DOWN for ever and SuspendProgram is not called.
 RESUME_TIMEOUT_REASON = "ResumeTimeout reached"
+# What every reason that we write begins with.
+OUR_PREFIX = "copilot:"
 _POWER = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
 
 
@@ -60,9 +62,13 @@ def active(view: SlurmView) -> frozenset[str]:
 
 
 def may_free(node: Node) -> bool:
-    """Whether `state=resume` would only cut the rest of SuspendTimeout short, and not lift a drain that an administrator set."""
+    """Whether `state=resume` would only cut the rest of SuspendTimeout short, and not undo what an administrator set.
+
+    It lifts drains and wipes the node's reason: both are only ours to undo when the reason is.
+    """
     return (
         node.base == "IDLE"
+        and (not node.reason or node.reason.startswith(OUR_PREFIX))
         and "POWERING_DOWN" in node.flags
         and not node.flags & {"DRAIN", "FAIL", "COMPLETING", "POWERING_UP", "MAINTENANCE"}
     )
