@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.contract.conftest import Api, stateful_set
@@ -188,7 +186,6 @@ async def test_the_lab_comes_back_after_the_server_was_away(api: Api, workers: W
         async with api.server.away():  # type: ignore[union-attr]
             with pytest.raises((OSError, ApiError)):
                 await api.admin.get("/readyz")
-            await asyncio.sleep(0.3)
     await scale(api, "w", 3)
     await until_ready(api, "w-0", "w-1", "w-2")
     assert sorted(workers.starts) == ["w-0", "w-1", "w-2"]

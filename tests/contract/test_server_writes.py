@@ -7,7 +7,7 @@ import copy
 
 import pytest
 
-from tests.contract.conftest import Api, cluster, stateful_set, why
+from tests.contract.conftest import Api, cluster, pod, stateful_set, why
 from tests.lab.endpoint import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, ApiError, Object
 
 
@@ -163,6 +163,19 @@ async def test_a_patch_with_a_stale_resource_version_is_409(api: Api) -> None:
     await api.admin.patch(api.clusters("c"), {"metadata": {"labels": {"changed": "yes"}}})
     patch = {"metadata": {"resourceVersion": stale["metadata"]["resourceVersion"]}, "spec": {}}
     assert why(await api.refused("PATCH", api.clusters("c"), patch, MERGE_PATCH)) == (409, "Conflict")
+
+
+async def test_a_patch_meant_for_another_is_422(api: Api) -> None:
+    other = {"metadata": {"uid": "00000000-0000-0000-0000-000000000000"}, "status": {"phase": "Running"}}
+    await api.admin.post(api.pods(), pod("p", schedulerName="nobody"))
+    await api.admin.post(api.clusters(), cluster("c", "cpu"))
+    for path in (api.pods("p"), api.pods("p", "status"), api.clusters("c")):
+        error = await api.refused("PATCH", path, other, MERGE_PATCH)
+        assert why(error) == (422, "Invalid")
+        assert error.body["details"]["causes"][0]["field"] == "metadata.uid"
+    assert (await api.admin.get(api.pods("p")))["status"]["phase"] == "Pending"
+    told = await api.admin.patch(api.clusters("c", "status"), other)
+    assert told["status"] == {"phase": "Running"}, "the status of a custom resource is written to whichever has the name"
 
 
 async def test_put_refusals(api: Api) -> None:

@@ -99,7 +99,10 @@ class Watch:
 
     @classmethod
     def begin(cls, store: Store, kind: Kind, namespace: str, query: Mapping[str, str]) -> tuple[Watch, list[Object]]:
-        """Also the events that come first: without a version, or from 0, everything there is as ADDED."""
+        """Also the events that come first: without a version, or from 0, everything there is as ADDED.
+
+        Whether the version is too old shows at the first `due`.
+        """
         asked = query.get("resourceVersion", "")
         if asked and not asked.isdigit():
             words = f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: parsing "{asked}": invalid syntax'
@@ -109,8 +112,6 @@ class Watch:
         if version == 0:
             version = store.version
             first = [_event("ADDED", obj) for obj in store.select(kind.path, namespace) if matches(obj)]
-        elif version < store.floor:
-            raise status.expired(f"too old resource version: {version} ({store.floor})")
         return cls(store, kind, namespace, matches, version, version), first
 
     def due(self) -> Iterator[Object]:

@@ -85,7 +85,8 @@ class Resources:
         if sub == "scale":
             return self._scale(kind, namespace, name, patches.apply(content_type, scale_of(old), patch))
         new = patches.apply(content_type, old, patch)
-        if new["metadata"].get("uid") != old["metadata"]["uid"]:
+        # The status of a custom resource is written without a look at the metadata that came with it.
+        if not (kind.custom and sub == "status") and new["metadata"].get("uid") != old["metadata"]["uid"]:
             cause = (
                 "metadata.uid",
                 "FieldValueInvalid",

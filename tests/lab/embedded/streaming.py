@@ -66,20 +66,13 @@ async def stream(
     request: web.Request, store: Store, kind: Kind, namespace: str, fault: Fault | None, bookmark_every: float
 ) -> web.StreamResponse:
     """Answers a watch. A version that is too old is told by an ERROR event in a stream of status 200, as the real server does."""
+    watch, first = Watch.begin(store, kind, namespace, request.query)
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    try:
-        if fault is not None and fault.action is Action.GONE:
-            raise fault.error()
-        watch, first = Watch.begin(store, kind, namespace, request.query)
-    except StatusError as error:
-        if error.code != 410:
-            raise
-        await response.prepare(request)
-        await response.write(json.dumps({"type": "ERROR", "object": error.body}).encode() + b"\n")
-        return response
     await response.prepare(request)
     events = _Stream(response, request, fault, bookmark_every)
     try:
+        if fault is not None and fault.action is Action.GONE:
+            raise fault.error()
         for event in first:
             await events.send(event)
         await events.run(watch)
