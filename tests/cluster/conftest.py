@@ -12,10 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import images
+from tests.lab.images import IMAGES
 from tests.lab.node import Node, State, import_image, missing
 from tests.lab.node.archive import program_image
 
 BUSYBOX = "lab.local/busybox:1"
+TESTED = ("slurm:24.11", "slurm:22.05", "openldap:2.5", "phpldapadmin:1.2")
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +28,22 @@ def node_folder() -> Iterator[Path]:
         if why := missing(Path(folder)):
             pytest.skip("; ".join(why))
         yield Path(folder)
+
+
+@pytest.fixture(scope="session")
+def archives() -> dict[str, Path]:
+    """The docker-archives of the images, built from the tree as it is: minutes if something of the lower layers has changed."""
+    if why := images.missing():
+        pytest.skip(why)
+    return {name: images.build(IMAGES[name]) for name in TESTED}
+
+
+@pytest.fixture(scope="session")
+def loaded(node: State, archives: dict[str, Path]) -> State:
+    """The node with the images."""
+    for archive in archives.values():
+        import_image(node, archive)
+    return node
 
 
 @pytest.fixture(scope="session")

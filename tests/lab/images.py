@@ -152,7 +152,9 @@ def _wheels(suite: str) -> Path:
 def _buildah(*words: str) -> str:
     """What it prints; what it says on the way goes to stderr."""
     with tempfile.TemporaryDirectory(prefix="buildah-") as run:
-        return _run(["buildah", "--root", str(_STORAGE), "--runroot", run, "--storage-driver", "overlay", *words])
+        # Whatever options it is given, it keeps a cache below /var/lib.
+        private = ["sh", "-c", 'mount -t tmpfs private /var/lib && exec "$@"', "sh"]
+        return _run([*private, "buildah", "--root", str(_STORAGE), "--runroot", run, "--storage-driver", "overlay", *words])
 
 
 def _run(argv: Sequence[str]) -> str:

@@ -32,8 +32,8 @@ listen="ldap://:1389/ ldapi://%2Frun%2Fslapd%2Fldapi"
     printf 'database mdb\nsuffix "%s"\ndirectory %s\nmaxsize 1073741824\n' "$LDAP_BASE" "$data"
     printf 'rootdn "cn=admin,%s"\nrootpw %s\n' "$LDAP_BASE" "$(printf %s "$password" | slappasswd -n -T /dev/stdin)"
     for word in "objectClass eq" "uid eq" "uidNumber,gidNumber eq" "member,memberUid eq" "cn eq"; do echo "index $word"; done
-    # Passwords given in clear text are hashed; an entry with pwdAccountLockedTime cannot log in.
-    printf 'overlay ppolicy\nppolicy_hash_cleartext\nppolicy_use_lockout\n'
+    # Passwords given in clear text are hashed. Who has pwdAccountLockedTime cannot log in: that needs a policy with pwdLockout.
+    printf 'overlay ppolicy\nppolicy_default "cn=default,ou=policies,%s"\nppolicy_hash_cleartext\nppolicy_use_lockout\n' "$LDAP_BASE"
     printf 'access to attrs=userPassword by self =xw by anonymous auth by * none\n'
     printf 'access to * by * read\n'
 } >"$conf"
@@ -56,6 +56,18 @@ ou: people
 dn: ou=groups,$LDAP_BASE
 objectClass: organizationalUnit
 ou: groups
+
+dn: ou=policies,$LDAP_BASE
+objectClass: organizationalUnit
+ou: policies
+
+dn: cn=default,ou=policies,$LDAP_BASE
+objectClass: organizationalRole
+objectClass: pwdPolicy
+cn: default
+pwdAttribute: userPassword
+pwdLockout: TRUE
+pwdMaxFailure: 0
 END
     for seed in /seed/*.ldif; do
         [ -r "$seed" ] || continue

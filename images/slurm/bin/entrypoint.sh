@@ -23,15 +23,20 @@ start_as() {
 
 # munged wants a key that nobody but its own user can read, which a mounted Secret is not.
 munge() {
-    local key=${MUNGE_KEY:-/run/secrets/munge/munge.key} dir=/run/munge
+    local key=${MUNGE_KEY:-/run/secrets/munge/munge.key} dir=/run/munge trusting=()
     [ -e "$key" ] || missing "the munge key is missing: mount the cluster's Secret so that $key exists, or name its path in MUNGE_KEY"
     [ -r "$key" ] || missing "the munge key $key cannot be read by user $(id -un): give the Secret's files to its group (fsGroup)"
     [ "$(stat -Lc %s "$key")" -ge 32 ] || missing "the munge key $key is shorter than 32 bytes: make one with dd if=/dev/urandom bs=1024 count=1"
-    [ "$(id -u)" != 0 ] || chown munge:munge "$dir"
-    chmod 755 "$dir"
+    if [ "$(id -u)" = 0 ]; then
+        chown munge:munge "$dir"
+        chmod 755 "$dir"
+    else
+        [ -w "$dir" ] || missing "$dir cannot be written by user $(id -un): mount an emptyDir there"
+        trusting=(--force) # an emptyDir belongs to root and is open to its group, which munged would refuse
+    fi
     rm -f "$dir/munge.key" "$dir/munged.pid"
     (umask 077 && start_as munge tee "$dir/munge.key" <"$key" >/dev/null)
-    start_as munge munged --socket="$dir/munge.socket.2" --key-file="$dir/munge.key" --pid-file="$dir/munged.pid" \
+    start_as munge munged "${trusting[@]}" --socket="$dir/munge.socket.2" --key-file="$dir/munge.key" --pid-file="$dir/munged.pid" \
         --log-file="$dir/munged.log" --seed-file="$dir/munged.seed" || missing "munged did not start: $(tail -n 1 "$dir/munged.log")"
 }
 
