@@ -74,6 +74,8 @@ TIERS: Final[tuple[Tier, ...]] = (
     Tier("contract", "tests/contract", ("isolated",), wants=("kubernetes", "kruise"), heavy=True, limit=900.0),
     _e2e("22.05", "real"),
     _e2e("24.11", "real"),
+    # A real node with real pods of the images.
+    Tier("cluster", "tests/cluster", ("isolated", "node", "images"), heavy=True, limit=1800.0),
     _slurm("26.05", by_default=False),
     _e2e("26.05", "embedded", by_default=False),
     _e2e("26.05", "real", by_default=False),
