@@ -223,7 +223,9 @@ class SlurmLab(SlurmCommands):
             raise LabError(f"{name} runs already")
         self._started += 1
         (self.folder / "spool" / name).mkdir(exist_ok=True)
-        conf = self._node_conf(reports, f"node-{self._started}") if reports else self.folder / "etc/node/slurm.conf"
+        # Without a pid namespace the worker's processes are known by the path of their slurm.conf.
+        own = reports or not self.namespaces
+        conf = self._node_conf(reports, f"node-{name}") if own else self.folder / "etc/node/slurm.conf"
         address = f"10.77.{1 + self._started // 250}.{2 + self._started % 250}" if self.namespaces else "127.0.0.1"
         argv = ["/usr/sbin/slurmd", "-D", *(["-b"] if boot else []), "-N", name]
         if self.namespaces:
@@ -238,7 +240,7 @@ class SlurmLab(SlurmCommands):
         if process:
             await end(process, signal.SIGKILL)
         if process and not self.namespaces:
-            self._kill_left_behind(f"SLURMD_NODENAME={name}")
+            self._kill_left_behind(f"node-{name}/")
 
     def nodes_running(self) -> list[str]:
         return [name for name, process in self._nodes.items() if process.returncode is None]
@@ -248,15 +250,13 @@ class SlurmLab(SlurmCommands):
         process = self._nodes.get(name)
         return process.pid if process is not None and process.returncode is None else None
 
-    def _kill_left_behind(self, mark: str) -> None:
+    def _kill_left_behind(self, conf: str) -> None:
         """Without a pid namespace the steps of a killed slurmd live on: they are known by the configuration in their environment."""
-        ours = f"SLURM_CONF={self.folder}/etc/"
-        for entry in Path("/proc").iterdir():
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and int(entry.name) != os.getpid():
-                    words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-                    if any(word.startswith(ours) for word in words) and (not mark or mark in words):
-                        os.kill(int(entry.name), signal.SIGKILL)
+        ours = f"SLURM_CONF={self.folder}/etc/{conf}".encode()
+        while pids := [pid for pid in _pids() if ours in _environment(pid)]:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
     # Processes
 
@@ -273,3 +273,15 @@ async def _checked(*argv: str) -> None:
     _, err = await process.communicate()
     if process.returncode:
         raise LabError(f"{' '.join(argv)}: {err.decode(errors='replace').strip()}")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
+
+
+def _environment(pid: int) -> bytes:
+    """Empty for a process that is gone, or dead and not yet reaped."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""

@@ -83,14 +83,14 @@ class PowerLab(SlurmLab):
 
 
 @contextlib.asynccontextmanager
-async def power_lab(**options: str | None) -> AsyncIterator[PowerLab]:
+async def power_lab(*, namespaces: bool = True, **options: str | None) -> AsyncIterator[PowerLab]:
     """A started lab with recording hooks in a folder of its own, which goes with it."""
     folder = Path(tempfile.mkdtemp(prefix="slurm-", dir="/tmp"))
     hooks = {}
     for key, kind in KINDS.items():
         (folder / "sources").mkdir(exist_ok=True)
         hooks[key] = Path(shutil.copy(HOOK, folder / "sources" / kind))
-    lab = PowerLab(VERSION, folder, hooks=hooks, options=options)
+    lab = PowerLab(VERSION, folder, hooks=hooks, options=options, namespaces=namespaces)
     try:
         await lab.start()
         yield lab

@@ -113,3 +113,20 @@ async def test_a_restarted_pod_under_a_job_stays_unnoticed(lab: PowerLab) -> Non
     await lab.slurm.update("power_down_force", ["cpu-6"], "copilot: pod_lost: restarted")
     assert (await lab.wait_job(job, "PENDING", seconds=10))["Restarts"] == "1"
     await lab.run("scancel", str(job))
+
+
+async def test_a_job_on_a_lost_pod_is_freed_by_down_and_not_by_power_down_force(lab: PowerLab) -> None:
+    """Forced down alone, the job stays COMPLETING and SuspendProgram is not called until SlurmdTimeout; `down` first frees both."""
+    job = await lab.running("cpu-7")
+    await lab.stop_node("cpu-7")
+    await lab.slurm.update("power_down_force", ["cpu-7"], "copilot: pod_lost: gone")
+    await lab.wait_job(job, "COMPLETING", seconds=5)
+    seen = await lab.look("cpu-7")
+    assert {"COMPLETING", "POWER_DOWN"} <= seen.flags and seen.busy
+    assert not lab.calls("suspend", "cpu-7")
+    await lab.slurm.update("down", ["cpu-7"], "copilot: pod_lost: gone")
+    assert (await lab.wait_job(job, "PENDING", seconds=10))["Restarts"] == "1"
+    await lab.run("scancel", str(job))
+    await lab.slurm.update("power_down_force", ["cpu-7"])
+    await lab.called("suspend", "cpu-7", seconds=20)
+    await off(lab, "cpu-7")

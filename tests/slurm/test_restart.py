@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from copilot.model import Node
+from copilot.slurm import SlurmUnavailable
 from tests.slurm.power import PowerLab, power_lab
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -21,6 +23,13 @@ async def lab() -> AsyncIterator[PowerLab]:
 async def comes_up(lab: PowerLab, node: str) -> None:
     await lab.start_node(node)
     await lab.wait_for(f"{node} to be up", lambda: lab.look(node), lambda seen: seen.up)
+
+
+async def maybe_look(lab: PowerLab, node: str) -> Node | None:
+    try:
+        return await lab.look(node)
+    except SlurmUnavailable:
+        return None
 
 
 async def test_a_graceful_restart_keeps_powering_up_and_calls_no_hook_again(lab: PowerLab) -> None:
@@ -44,6 +53,17 @@ async def test_a_killed_slurmctld_may_forget_that_it_called_the_hook(lab: PowerL
     assert seen.flags & {"POWERING_UP", "POWERED_DOWN"}
     # Whatever it thinks, a pod that starts now makes the node usable.
     await comes_up(lab, "cpu-1")
+    await lab.run("scancel", str(job))
+
+
+async def test_a_reconfigure_forgets_nothing(lab: PowerLab) -> None:
+    """slurmctld may be deaf for a moment after it (24.11), which is no reason to think that a node is missing."""
+    job = await lab.powering_up("cpu-3")
+    await lab.scontrol("reconfigure")
+    seen = await lab.wait_for("a look at cpu-3", lambda: maybe_look(lab, "cpu-3"), lambda node: node is not None)
+    assert seen is not None and "POWERING_UP" in seen.flags
+    await comes_up(lab, "cpu-3")
+    assert len(lab.calls("resume", "cpu-3")) == 1
     await lab.run("scancel", str(job))
 
 
