@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import secrets as random
+import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
-from tests.cluster.pods import apply, delete, execute, outcome, pod, run, until
+from tests.cluster.pods import apply, delete, execute, hardened, outcome, pod, run, service, until
 from tests.lab.endpoint import Object
 from tests.lab.node import State, kubectl
 
@@ -112,6 +114,61 @@ def test_what_is_missing_is_one_sentence(outcomes: dict[str, tuple[int, str]], n
     lines = text.strip().splitlines()
     assert case.says in lines[-1]
     assert [line for line in lines if "no LDAP_URI" not in line] == lines[-1:], "one sentence, and no more"
+
+
+def test_slurmdbd_gets_a_configuration_that_only_it_can_read(parts: State) -> None:
+    """Without a database it says so and asks again; a configuration that others can read it would refuse."""
+    conf = "AuthType=auth/munge\nDbdHost=localhost\nSlurmUser=slurm\nStorageType=accounting_storage/mysql\nStorageHost=127.0.0.1\nStorageUser=slurm\n"
+    given = _object("ConfigMap", "dbd", {"slurmdbd.conf": conf})
+    mounted = {**MUNGE, "password": "/run/secrets/database"}
+    env = {"SLURMDBD_CONF": "/run/given/slurmdbd.conf", "SLURMDBD_PASSWORD_FILE": "/run/secrets/database/password"}
+    one = hardened(
+        pod("dbd", SLURM, ["slurmdbd"], env=env, secrets=mounted, config={"dbd": "/run/given"}),
+        "/run/munge",
+        "/run/slurm",
+        "/var/log/slurm",
+        "/tmp",
+        user=64030,
+    )
+    apply(parts, given, one)
+    try:
+        log = until(lambda: _when_said(parts, "dbd", "Can't connect"), "slurmdbd to miss its database")
+        assert "fatal" not in log, log
+        assert execute(
+            parts, "dbd", "stat -c %a /run/slurm/slurmdbd.conf; grep -c ^StoragePass= /run/slurm/slurmdbd.conf"
+        ).split() == ["600", "1"]
+    finally:
+        delete(parts, given, one)
+
+
+def test_the_page_is_served_without_root(parts: State) -> None:
+    env = {"LDAP_URI": "ldap://nobody", **BASE}
+    page = hardened(pod("page", "lab.local/phpldapadmin:1.2", env=env), "/run/phpldapadmin", "/tmp", user=33)
+    front = service("page", ports=[{"port": 80, "targetPort": 8080}])
+    apply(parts, page, front)
+    try:
+        address = kubectl(parts, "get", "service", "page", "-o", "jsonpath={.spec.clusterIP}")
+        text = until(lambda: _fetch(address), "the page to be served")
+        assert "phpLDAPadmin" in text and "Slurm users" in text, text[:3000]
+    finally:
+        delete(parts, page, front)
+
+
+def _fetch(address: str) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{address}/", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+    except OSError:
+        return ""
+
+
+def _when_said(node: State, name: str, words: str) -> str:
+    try:
+        log = kubectl(node, "logs", name)
+    except subprocess.CalledProcessError:
+        return ""
+    return log if words in log else ""
 
 
 def test_the_copilot_tells_its_version(parts: State) -> None:

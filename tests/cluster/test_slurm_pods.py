@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.pods import apply, delete, execute, pod, service, until
+from tests.cluster.pods import apply, delete, execute, hardened, pod, service, until
 from tests.lab.endpoint import Object
 from tests.lab.node import State, kubectl
 
@@ -147,16 +147,12 @@ def _pods(image: str) -> list[Object]:
     users = {"LDAP_URI": "ldap://directory:1389", "LDAP_BASE": BASE}
     munge, conf = {"munge": "/run/secrets/munge"}, {"slurm": "/etc/slurm"}
     keys = {**munge, "host-keys": "/run/secrets/ssh-host-keys", "keys": "/run/secrets/authorized-keys"}
-    # slurmctld runs as SlurmUser from the start; its state is a volume that belongs to that group.
-    slurm_user = {"runAsUser": 64030, "runAsGroup": 64030, "fsGroup": 64030}
     head = pod("head", image, ["slurmctld"], env=users, secrets=munge, config=conf)
-    head["spec"]["securityContext"] = slurm_user
-    for name, path in (("state", "/state"), ("munge-run", "/run/munge"), ("nslcd-run", "/run/nslcd")):
-        head["spec"]["volumes"].append({"name": name, "emptyDir": {}})
-        head["spec"]["containers"][0]["volumeMounts"].append({"name": name, "mountPath": path})
+    directory = pod("directory", "lab.local/openldap:2.5", env={"LDAP_BASE": BASE}, secrets={"ldap": "/run/secrets/ldap"})
+    # slurmctld runs as SlurmUser from the start.
     return [
-        pod("directory", "lab.local/openldap:2.5", env={"LDAP_BASE": BASE}, secrets={"ldap": "/run/secrets/ldap"}),
-        head,
+        hardened(directory, "/var/lib/ldap", "/run/slapd", user=911),
+        hardened(head, "/state", "/run/munge", "/run/nslcd", "/run/slurm", "/tmp", user=64030),
         pod("worker", image, ["slurmd"], env={**users, "POD_CPUS": "1", "POD_MEMORY_MIB": "400"}, secrets=munge, config=conf),
         pod("small", image, ["slurmd"], env={"POD_CPUS": "1", "POD_MEMORY_MIB": "300"}, secrets=munge, config=conf),
         pod("login", image, ["login"], env=users, secrets=keys, config=conf),

@@ -5,6 +5,7 @@
 # tini is the first process: it passes signals to the program and reaps what is left to it. munged and nslcd are small daemons beside it.
 set -euo pipefail
 role=${1:-}
+run=/run/slurm # what is made at the start goes there
 export SLURM_CONF=${SLURM_CONF:-/etc/slurm/slurm.conf}
 
 missing() { printf '%s: %s\n' "${role:-entrypoint.sh}" "$*" >&2; exit 78; }
@@ -93,14 +94,14 @@ slurmd() {
     local node=${SLURMD_NODENAME:-$(hostname -s)}
     # shellcheck source-path=SCRIPTDIR source=fit.sh
     source /fit.sh
-    fit "$node"
+    fit "$node" "$run"
     # -b: a container's uptime is its host's, and slurmctld ignores a node that booted before it was asked for.
     exec slurmd -D -b -N "$node" "$@"
 }
 
 # slurmdbd wants its configuration readable by SlurmUser alone, and the database's password in it.
 slurmdbd() {
-    local given=${SLURMDBD_CONF:-/etc/slurm/slurmdbd.conf} own=/run/slurm/slurmdbd.conf
+    local given=${SLURMDBD_CONF:-/etc/slurm/slurmdbd.conf} own=$run/slurmdbd.conf
     munge
     [ -r "$given" ] || missing "slurmdbd.conf is missing or cannot be read: mount it as $given, or name its path in SLURMDBD_CONF"
     if [ -n "${SLURMDBD_PASSWORD_FILE:-}" ] && [ ! -r "$SLURMDBD_PASSWORD_FILE" ]; then
