@@ -113,7 +113,7 @@ class Schedule:
 
     async def _run_tier(self, tier: Tier) -> None:
         report = self._scratch / f"{tier.name}.xml" if tier.folder else None
-        self._say(f"{tier.name} starts, log in {self._logs / tier.name}.log")
+        self._say(f"{tier.name} starts, log in {os.path.relpath(self._logs)}/{tier.name}.log")
         self._since[tier.name] = time.monotonic()
         try:
             ended = await run(self._command(tier, report), self._logs / f"{tier.name}.log", tier.limit, tier.env)
