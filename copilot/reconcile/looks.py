@@ -11,15 +11,15 @@ from copilot.model import SlurmView
 from copilot.plan import Pace
 
 _NOW = 0.001  # seconds; less than this is not worth a sleep
-_WINDOW = 60.0  # seconds over which the share is counted, so that a short burst of fast looks is allowed after a quiet time
+_WINDOW = 60.0  # seconds over which the share is counted
 
 
 @dataclass(slots=True)
 class Share:
     """Keeps the time that looks took within `share` of any minute (each holds slurmctld's node lock: facts, 15-33 ms at 10,000 nodes).
 
-    Half of it may be spent in one burst. The other half comes back evenly, so that after a burst looks become rare but never stop: at
-    10,000 nodes every 6 s or so.
+    Half of that comes back evenly as time passes, so that looks may become rare (at 10,000 nodes one in 6 s or so) but never stop. The
+    other half may be taken in one burst, most of it only by looks that are urgent: those at regular intervals must not use it up.
     """
 
     share: float
@@ -31,9 +31,10 @@ class Share:
         self._spent = max(0.0, self._spent - (ended - self._at) * self.share / 2) + seconds
         self._at = ended
 
-    def free_at(self, now: float) -> float:
-        """When the next look may start: `now`, or when what was spent beyond one burst is paid for."""
-        over = self._spent - self.share * _WINDOW / 2
+    def free_at(self, now: float, *, urgent: bool) -> float:
+        """When the next look may start: `now`, or when enough of what the earlier ones took is paid for."""
+        burst = self.share * _WINDOW / 2
+        over = self._spent - (burst if urgent else burst / 3)
         return max(now, self._at + over / (self.share / 2))
 
 
@@ -104,4 +105,4 @@ class Looks:
         due = self._clock() if asked else self._started + self._intervals[self._pace]
         if self._failed_in_a_row:
             due = max(due, self._started + min(1.0 * self._failed_in_a_row, 5.0))
-        return max(due, self._share.free_at(self._clock()))
+        return max(due, self._share.free_at(self._clock(), urgent=asked or self._pace is Pace.FAST))

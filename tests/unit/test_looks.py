@@ -114,9 +114,9 @@ def test_a_burst_is_allowed_after_a_quiet_time() -> None:
     share = Share(0.05)
     for step in range(60):
         now = 100 + step * 0.15
-        assert share.free_at(now) == now, "sixty looks of 20 ms are 1.2 s of the 3 s that a minute allows"
+        assert share.free_at(now, urgent=True) == now, "sixty looks of 20 ms are 1.2 s of the 3 s that a minute allows"
         share.add(now, 0.02)
-    assert share.free_at(1000.0) == 1000.0
+    assert share.free_at(1000.0, urgent=True) == 1000.0
 
 
 async def test_after_a_burst_looks_become_rare_but_never_stop() -> None:
@@ -128,3 +128,17 @@ async def test_after_a_burst_looks_become_rare_but_never_stop() -> None:
     gaps = [later - earlier for earlier, later in zip(slurmctld.asked, slurmctld.asked[1:], strict=False)]
     assert gaps[0] < 0.5, "a burst"
     assert max(gaps) == pytest.approx(0.2 / 0.025, abs=0.3)
+
+
+async def test_looks_at_intervals_leave_a_burst_for_what_is_urgent() -> None:
+    """A pod that takes a minute to start is looked after once a second; when it runs, its registration is to be seen at once."""
+    slurmctld = Slurmctld(takes=0.2)
+    looks = looks_of(slurmctld, Settings(poll_share=0.05))
+    looks.pace(Pace.ACTIVE)
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(60)
+    before = len(slurmctld.asked)
+    looks.pace(Pace.FAST)
+    await asyncio.sleep(1.5)
+    running.cancel()
+    assert len(slurmctld.asked) - before >= 5
