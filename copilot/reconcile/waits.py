@@ -12,6 +12,8 @@ from copilot.server import WaitAnswer, WaitState
 
 # A view this young answers a wait for nodes that are up already without another look: job after job on warm nodes costs no scontrol.
 _YOUNG = 2.0
+# Each answer is then logged and written, 0.1 ms: so many are given before the event loop gets its turn for other things.
+_AT_ONCE = 100
 
 
 @dataclass(slots=True, eq=False)
@@ -22,7 +24,7 @@ class _Waiter:
 
 
 class Waits:
-    """All waits at once. `settle` goes through them after every decision; a thousand cost about a millisecond."""
+    """All waits at once. `settle` goes through them after every decision; a thousand cost about a millisecond until they are answered."""
 
     def __init__(self, clock: Callable[[], float], request_look: Callable[[], None]) -> None:
         self._clock = clock
@@ -63,9 +65,15 @@ class Waits:
         """Answers the waits that have ended. Only a view that was asked for after the wait began says anything about it."""
         if view is None:
             return
-        for waiter in self._waiters:
-            if view.taken_at >= waiter.since and not waiter.answer.done() and (answer := _ended(waiter, view, tracks)):
+        open_waits = (waiter for waiter in self._waiters if view.taken_at >= waiter.since and not waiter.answer.done())
+        self._answer([(waiter, answer) for waiter in open_waits if (answer := _ended(waiter, view, tracks))])
+
+    def _answer(self, ended: Sequence[tuple[_Waiter, WaitAnswer]]) -> None:
+        for waiter, answer in ended[:_AT_ONCE]:
+            if not waiter.answer.done():
                 waiter.answer.set_result(answer)
+        if len(ended) > _AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._answer, ended[_AT_ONCE:])
 
     def stop(self) -> None:
         """Answers all of them, and every later one, with STOPPING."""

@@ -133,3 +133,16 @@ async def test_stopping_answers_all_and_every_later_one() -> None:
     bench.waits.stop()
     answers = await asyncio.gather(*several, bench.wait("a"))
     assert {answer.state for answer in answers} == {WaitState.STOPPING}
+
+
+async def test_a_thousand_waits_are_answered_without_holding_up_the_loop() -> None:
+    """All of them, but not in one piece: each answer is logged and written."""
+    bench = Bench()
+    waiting = [bench.wait("a") for _ in range(1000)]
+    await asyncio.sleep(1)
+    bench.look(a=BUSY)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert 0 < sum(each.done() for each in waiting) < 500
+    answers = await asyncio.gather(*waiting)
+    assert {answer.state for answer in answers} == {WaitState.UP}
