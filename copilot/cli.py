@@ -23,7 +23,7 @@ STATUS = """Asks the running copilot over its socket.
 
 exit codes:
   0  all is well
-  1  the copilot answered, and something has failed or is held back: a node in phase failed or held, or a problem
+  1  the copilot answered, and something has failed: a node in phase failed, or a problem
   2  the copilot cannot be asked, or not with these arguments"""
 
 
@@ -118,10 +118,10 @@ def _ask(path: str, what: str) -> tuple[int, dict[str, Any]]:
 
 
 def _troubled(known: dict[str, Any]) -> bool:
-    """Whether something has failed or is held back."""
+    """Whether something has failed. A held node is ordinary: a StatefulSet's window has it between two that are wanted."""
     if known.get("problems") or any(group.get("problem") for group in known.get("groups", ())):
         return True
-    return any(node.get("phase") in ("failed", "held") for node in known.get("nodes", ()))
+    return any(node.get("phase") == "failed" for node in known.get("nodes", ()))
 
 
 def _lines(known: dict[str, Any]) -> list[str]:

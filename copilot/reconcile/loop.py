@@ -23,9 +23,9 @@ from copilot.telemetry import Metrics
 # The loop ticks at least this often, so that a health probe can tell a stalled loop from a quiet one.
 _HEARTBEAT = 5.0
 _STALLED = 30.0
-# After a decision that took t seconds the next waits for a multiple of t, at least this long: a storm of pod events costs a share, not all.
 # Gauges are for scrapes many seconds apart: while things move they are set no more often than this.
 _GAUGES = 1.0
+# After a decision that took t seconds the next waits for a multiple of t, at least this long: a storm of pod events costs a share, not all.
 _MIN_GAP = 0.01
 _GAP_FACTOR = 4
 
@@ -70,6 +70,7 @@ class Loop:
         self._active: frozenset[str] = frozenset()
         self._pods = PodView(synced=False)
         self._targets_synced = False
+        self._group_names: frozenset[str] = frozenset()
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
         self._waits = Waits(clock, self._look_now)
@@ -96,6 +97,14 @@ class Loop:
     def on_targets(self, *, synced: bool) -> None:
         """The groups have changed, or their targets have."""
         self._targets_synced = synced
+        for gone in self._group_names - self.groups.groups.keys():
+            self.metrics.forget(gone)
+        self._group_names = frozenset(self.groups.groups)
+        claimed = "; ".join(f"group {name} is claimed by {targets}" for name, targets in self.groups.doubly_claimed.items())
+        if claimed:
+            self.problems["groups"] = f"{claimed}: rename one of each; neither is scaled until then"
+        else:
+            self.problems.pop("groups", None)
         self._hints.retain(self.groups.members.keys())
         self._wake.set()
 

@@ -72,15 +72,20 @@ async def test_all_is_well(tmp_path: Path) -> None:
     ("known", "words"),
     [
         (table(node("cpu-0", "failed", 3, "quota: exceeded\nquota")), "quota: exceeded quota"),
-        (table(node("cpu-0", "held", 3)), "held"),
         (table(problem="patch refused"), "patch refused"),
         (table(problems={"slurm": "scontrol not found"}, view_age=None), "problem: slurm: scontrol not found"),
     ],
 )
-async def test_something_failed_or_is_held_back(tmp_path: Path, known: dict[str, Any], words: str) -> None:
+async def test_something_failed(tmp_path: Path, known: dict[str, Any], words: str) -> None:
     code, out, _ = await status(tmp_path, known)
     assert code == 1
     assert words in out
+
+
+async def test_a_held_node_is_shown_and_is_no_trouble(tmp_path: Path) -> None:
+    code, out, _ = await status(tmp_path, table(node("cpu-0", "held", 3)))
+    assert code == 0
+    assert "held" in out
 
 
 async def test_for_machines(tmp_path: Path) -> None:
