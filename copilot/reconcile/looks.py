@@ -10,6 +10,7 @@ from copilot.config import Settings
 from copilot.model import SlurmView
 from copilot.plan import Pace
 
+_LONGEST = 1.0  # seconds that one look is counted for at the most: ten times what 10,000 nodes take
 _NOW = 0.001  # seconds; less than this is not worth a sleep
 _WINDOW = 60.0  # seconds over which the share is counted
 
@@ -86,9 +87,10 @@ class Looks:
                 self._on_failure(error)
             else:
                 self._failed_in_a_row = 0
+                # Only what an answer cost: a slurmctld that is down, frozen or restarting makes scontrol wait, which costs nobody anything
+                # and must not leave us blind for minutes once it is back.
+                self._share.add(self._clock(), min(self._clock() - started, _LONGEST))
                 self._on_view(view)
-            finally:
-                self._share.add(self._clock(), self._clock() - started)
 
     async def _until_due(self) -> None:
         while (pause := self._due_at() - self._clock()) > _NOW:

@@ -142,3 +142,19 @@ async def test_looks_at_intervals_leave_a_burst_for_what_is_urgent() -> None:
     await asyncio.sleep(1.5)
     running.cancel()
     assert len(slurmctld.asked) - before >= 5
+
+
+async def test_a_slurmctld_that_was_away_or_frozen_is_seen_soon_after_it_is_back() -> None:
+    slurmctld = Slurmctld(takes=10.0)
+    slurmctld.dead = True
+    looks = looks_of(slurmctld)
+    looks.pace(Pace.ACTIVE)
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(120)
+    slurmctld.dead = False  # but each answer still takes 10 s, as during `scontrol reconfigure`
+    await asyncio.sleep(60)
+    assert len(slurmctld.views) >= 2
+    slurmctld.takes, before = 0.02, len(slurmctld.views)
+    await asyncio.sleep(60)
+    running.cancel()
+    assert len(slurmctld.views) - before >= 10
