@@ -65,7 +65,7 @@ class Life:
         self.witnessed: set[tuple[str, int]] = set()
         # by node whose pod was replaced: since when one of the sides had not been looked at
         self._unseen: dict[str, float] = {}
-        self._watched = self.now
+        self._watched, self._listed = self.now, dict.fromkeys(self.members, 0.0)
         self._before: frozenset[int] = frozenset()
         self._asked, self._look_now = self.now, True
         self._looking = self._patching = False
@@ -171,7 +171,8 @@ class Life:
         self.tracks = dict(made.tracks)
         for name, track in made.tracks.items():
             if track.missing_since == self.now:
-                self._unseen[name] = min(self.view.taken_at, self._watched)
+                self._unseen[name] = min(self._listed.get(name, 0.0), self._watched)
+        self._listed.update(dict.fromkeys(self.view.nodes, self.view.taken_at))
         self._watched = self.now if not self.faults.pods_stale else self._watched
         self.witnessed.update((track.pod_uid, track.restarts) for track in made.tracks.values() if track.phase is Phase.UP)
         self._before = made.desired[self.group.name]
@@ -253,7 +254,9 @@ class Life:
         updates = {name: update.state for update in made.updates for name in update.nodes}
         for name, member in self.members.items():
             node, hint = nodes.get(name), world.hints.get(name)
-            there = name in world.pods.pods or member.index in world.covers[self.group.name]
+            # a pod that somebody else has ended already is none that we let go
+            pod, covered = world.pods.pods.get(name), member.index in world.covers[self.group.name]
+            there = covered or (pod is not None and not pod.terminating)
             if name in self.healthy:
                 assert member.index in desired or not there, f"{name} runs a job and is let go"
                 assert name not in deleted, f"{name} runs a job and its pod is deleted"

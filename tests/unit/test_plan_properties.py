@@ -99,8 +99,11 @@ EVENTS: tuple[Event, ...] = (
     *(_kill_pod, _restart_container, _orphan, _unlisted, _crash, _forget, _faults, _faults, _stuck),
 )
 
+# Long stories: one fault rarely does harm, two or three that meet do. Fewer than `min_size` make dull worlds.
 steps = st.lists(
-    st.tuples(st.sampled_from(EVENTS), st.integers(0, 255), st.sampled_from([0.5, 1.0, 2.0, 5.0, 15.0, 40.0])), max_size=25
+    st.tuples(st.sampled_from(EVENTS), st.integers(0, 255), st.sampled_from([0.5, 1.0, 1.0, 2.0, 5.0, 15.0, 40.0])),
+    min_size=12,
+    max_size=30,
 )
 worlds = st.tuples(st.sampled_from(list(Kind)), st.sampled_from(["at once", "late", "never"]), st.integers(0, 2**16))
 
@@ -135,13 +138,14 @@ def _story(life: Life) -> str:
     return f"{states}\n{life.cluster.runs}\n{life.cluster.target_object}\n{life.tracks}\n{[(j.nodes, j.started) for j in life.slurm.jobs]}\n{life.said_updates}"
 
 
-@settings(max_examples=3 * settings().max_examples)
+@settings(max_examples=settings().max_examples * 3 // 2)
 @given(worlds, steps)
 def test_whatever_happens_all_is_well_some_time_after_it_stops(
     world: tuple[Kind, str, int], events: list[tuple[Event, int, float]]
 ) -> None:
     life = Life(world[0], world[2], world[1])
-    life.run(2)
+    life.slurm.submit(2, 40.0)
+    life.run(6)
     for event, which, pause in events:
         event(life, which)
         life.run(pause)
