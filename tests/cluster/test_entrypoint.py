@@ -81,7 +81,7 @@ CASES = {
     "no LDAP password": Case(
         ("slurmd",), "/x cannot be read", {"LDAP_URI": "ldap://l", **BASE, "LDAP_PASSWORD_FILE": "/x"}, MUNGE, ETC
     ),
-    "no state": Case(("slurmctld",), "StateSaveLocation /nowhere is not a folder", secrets=MUNGE, config=ETC),
+    "no state": Case(("slurmctld",), "StateSaveLocation /nowhere is not here", secrets=MUNGE, config=ETC),
     "strange SlurmUser": Case(("slurmctld",), "nobodyknows", secrets=MUNGE, config={"stranger": "/etc/slurm"}),
     "no slurmdbd.conf": Case(("slurmdbd",), "slurmdbd.conf is missing", secrets=MUNGE),
     "no host keys": Case(("login",), "host keys are missing: mount a Secret", secrets=MUNGE, config=ETC),

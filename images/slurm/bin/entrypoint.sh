@@ -8,7 +8,12 @@ role=${1:-}
 run=/run/slurm # what is made at the start goes there
 export SLURM_CONF=${SLURM_CONF:-/etc/slurm/slurm.conf}
 
-missing() { printf '%s: %s\n' "${role:-entrypoint.sh}" "$*" >&2; exit 78; }
+# The pod's status shows the sentence too, for whoever looks there for the cause.
+missing() {
+    printf '%s: %s\n' "${role:-entrypoint.sh}" "$*" >&2
+    [ ! -w /dev/termination-log ] || printf '%s' "$*" >/dev/termination-log
+    exit 78
+}
 say() { printf '%s: %s\n' "$role" "$*" >&2; }
 
 # start_as USER COMMAND...: as that user if we are root, else as who we are.
@@ -82,7 +87,8 @@ slurmctld() {
     state=$(conf StateSaveLocation) state=${state:-/var/spool}
     user=$(conf SlurmUser) user=${user:-root}
     id "$user" >/dev/null 2>&1 || missing "SlurmUser $user of $SLURM_CONF is not a user of this image: use slurm"
-    [ -d "$state" ] || missing "StateSaveLocation $state is not a folder here: mount the volume that keeps the cluster's state"
+    # In a volume that belongs to root and its group, it is a folder of SlurmUser's own: slurmctld warns of one that others can write.
+    [ -d "$state" ] || start_as "$user" mkdir -m 700 "$state" 2>/dev/null || missing "StateSaveLocation $state is not here and cannot be made: mount the volume that keeps the cluster's state"
     start_as "$user" test -w "$state" || missing "StateSaveLocation $state cannot be written by SlurmUser $user: set the volume's fsGroup"
     exec slurmctld -D "$@"
 }
@@ -94,7 +100,7 @@ slurmd() {
     local node=${SLURMD_NODENAME:-$(hostname -s)}
     # shellcheck source-path=SCRIPTDIR source=fit.sh
     source /fit.sh
-    fit "$node" "$run"
+    fit "$node"
     # -b: a container's uptime is its host's, and slurmctld ignores a node that booted before it was asked for.
     exec slurmd -D -b -N "$node" "$@"
 }

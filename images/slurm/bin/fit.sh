@@ -2,9 +2,9 @@
 # Whether the pod is as large as slurm.conf says its node is; the entrypoint sources it for a worker.
 # Uses the entrypoint's functions say and conf.
 #
-# POD_CPUS, POD_MEMORY_MIB and POD_GPUS come from the pod (resourceFieldRef; GPUs as a plain value). slurmd itself sees the whole machine's
-# processors and memory. So where the pod has less than the NodeName line claims, that is said, and slurmd is told to report what the
-# pod has: slurmctld then takes the node for invalid at once, instead of giving it jobs that the kernel would kill.
+# POD_CPUS, POD_MEMORY_MIB and POD_GPUS come from the pod (resourceFieldRef; GPUs as a plain value). slurmd itself sees the whole machine, so
+# slurmctld would believe in the size that slurm.conf claims and give the node jobs that the kernel kills. (SlurmdParameters=config_overrides
+# is no way to report less: it does not reach the memory, seen on 24.11.5.)
 
 # lines: slurm.conf without comments, a setting a line.
 lines() { sed -E ':a;/\\$/{N;s/\\\n/ /;ba};s/#.*//' "$SLURM_CONF"; }
@@ -41,37 +41,20 @@ cpus() {
     echo "$given"
 }
 
-# too_small NODE WHAT HAS CLAIMED
+# too_small WHAT HAS CLAIMED: says so in a few words, nothing otherwise.
 too_small() {
-    [[ $3 =~ ^[0-9]+$ && $4 =~ ^[0-9]+$ ]] && ((10#$3 < 10#$4)) || return 1
-    say "node $1: the pod has $3 $2 and slurm.conf claims $4: raise the pod's resources or lower the NodeName line"
+    if [[ $2 =~ ^[0-9]+$ && $3 =~ ^[0-9]+$ ]] && ((10#$2 < 10#$3)); then
+        printf '%s' "${said:+, }$2 $1 where slurm.conf claims $3"
+    fi
 }
 
-# fit NODE FOLDER: may point SLURM_CONF at a copy, made below FOLDER, in which the nodes are as small as this pod.
+# fit NODE: ends the start with one sentence if the pod is too small for it.
 fit() {
-    local node=$1 line words="" drop=""
+    local node=$1 line said=""
     [ -n "${POD_CPUS:-}${POD_MEMORY_MIB:-}${POD_GPUS:-}" ] || return 0
     line=$(node_line "$node")
-    if too_small "$node" CPUs "${POD_CPUS:-}" "$(cpus "$line")"; then
-        words+=" CPUs=$POD_CPUS" drop+="|CPUs|Procs|Boards|Sockets|SocketsPerBoard|CoresPerSocket|ThreadsPerCore"
-    fi
-    if too_small "$node" "MiB of memory" "${POD_MEMORY_MIB:-}" "$(claim "$line" RealMemory)"; then
-        words+=" RealMemory=$POD_MEMORY_MIB" drop+="|RealMemory"
-    fi
-    # slurmd finds the GPUs by itself: in the pod there are no more than it was given.
-    too_small "$node" GPUs "${POD_GPUS:-}" "$(grep -oiP '[[:space:]]Gres=\S*?gpu:([a-z][^:,\s]*:)?\K[0-9]+' <<<"$line" | tail -n 1 || true)" || true
-    [ -z "$words" ] || report "$2/fit" "$words" "${drop#|}"
-}
-
-# report FOLDER WORDS DROP: a copy of slurm.conf whose nodes have these words instead of those, and which slurmd believes more than the machine.
-report() {
-    local folder=$1 parameters
-    parameters=$(conf SlurmdParameters)
-    mkdir -p "$folder"
-    cp -rLT "${SLURM_CONF%/*}" "$folder"
-    {
-        lines | sed -E "/^[[:space:]]*SlurmdParameters[[:space:]]*=/Id;/^[[:space:]]*NodeName[[:space:]]*=/I{s/[[:space:]]($3)=[^[:space:]]+//Ig;s/\$/$2/}"
-        printf 'SlurmdParameters=%sconfig_overrides\n' "${parameters:+$parameters,}"
-    } >"$folder/slurm.conf"
-    export SLURM_CONF=$folder/slurm.conf
+    said+=$(too_small CPUs "${POD_CPUS:-}" "$(cpus "$line")")
+    said+=$(too_small "MiB of memory" "${POD_MEMORY_MIB:-}" "$(claim "$line" RealMemory)")
+    said+=$(too_small GPUs "${POD_GPUS:-}" "$(grep -oiP '[[:space:]]Gres=\S*?gpu:([a-z][^:,\s]*:)?\K[0-9]+' <<<"$line" | tail -n 1 || true)")
+    [ -z "$said" ] || missing "node $node is smaller than promised: the pod has $said; raise the pod's resources or lower the NodeName line"
 }
