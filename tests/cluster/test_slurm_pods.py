@@ -176,7 +176,8 @@ def test_every_role_knows_the_directory_s_users(slurm: Slurm, where: str) -> Non
 
 
 def test_slurmctld_finds_its_state_s_folder_safe(slurm: Slurm) -> None:
-    assert slurm.within("head", "stat -c '%U %a' /state/slurmctld") == "slurm 700"
+    # 2: the volume's setgid bit (fsGroup) is inherited
+    assert slurm.within("head", "stat -c '%U %a' /state/slurmctld") == "slurm 2700"
     assert "SECURITY" not in kubectl(slurm.node, "logs", "head")
 
 
