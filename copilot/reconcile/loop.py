@@ -69,6 +69,7 @@ class Loop:
         self._view: SlurmView | None = None
         self._active: frozenset[str] = frozenset()
         self._pods = PodView(synced=False)
+        self._pods_listed = False
         self._targets_synced = False
         self._group_names: frozenset[str] = frozenset()
         self._tracks: Mapping[str, Track] = {}
@@ -91,6 +92,7 @@ class Loop:
     def on_pods(self, pods: Mapping[str, Pod], *, synced: bool) -> None:
         """A new list of the namespace's pods."""
         self._pods = PodView(synced, pods)
+        self._pods_listed = self._pods_listed or synced
         self._deleter.forget({pod.uid for pod in pods.values()})
         self._wake.set()
 
@@ -158,9 +160,9 @@ class Loop:
             await asyncio.sleep(max(_MIN_GAP, taken * _GAP_FACTOR))
 
     def tick(self) -> None:
-        """One decision, and its acts handed on. Nothing is decided before both sides have been listed once."""
+        """One decision, and its acts handed on. Nothing is decided before slurmctld, targets and pods have been listed once."""
         self._ticked_at = self._clock()
-        if self._view is None or not self._targets_synced:
+        if self._view is None or not self._targets_synced or not self._pods_listed:
             return
         world = self._world()
         made = self._made = plan(world, self._policy)
