@@ -178,27 +178,43 @@ class Slurm:
                 self._observe(command, time.monotonic() - begun, ok)
 
     async def _process(self, argv: Sequence[str], line: Callable[[str], None]) -> tuple[int, str]:
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *self._scontrol,
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe,
-            env=self._environment,
-            start_new_session=True,
-            limit=CHUNK,
-        )
+        process = await self._start(argv)
         assert process.stdout is not None and process.stderr is not None
         try:
             _, err = await asyncio.gather(_each_line(process.stdout, line), _head(process.stderr))
             return await process.wait(), err
         except BaseException:  # also cancelled: nothing of it may stay behind
-            # Not process.kill(): it polls, which takes the exit status away from the event loop's own watcher.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await _kill(process)
             raise
+
+    async def _start(self, argv: Sequence[str]) -> asyncio.subprocess.Process:
+        """Cancelled half-way, asyncio would kill the first process only and wait for the others: so the start is always finished."""
+        pipe = asyncio.subprocess.PIPE
+        starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *self._scontrol,
+                *argv,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=pipe,
+                env=self._environment,
+                start_new_session=True,
+                limit=CHUNK,
+            )
+        )
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            with contextlib.suppress(OSError):
+                await _kill(await starting)
+            raise
+
+
+async def _kill(process: asyncio.subprocess.Process) -> None:
+    # Not process.kill(): it polls, which takes the exit status away from the event loop's own watcher.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 async def _each_line(stream: asyncio.StreamReader, line: Callable[[str], None]) -> None:
