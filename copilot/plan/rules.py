@@ -148,10 +148,13 @@ def lost(facts: Facts, track: Track, world: World) -> str:
 
 
 def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
-    """Slurm waits for the node but no hook ever told us: its ResumeProgram call was lost."""
-    if track.hinted or track.missed_counted or track.requested_at is None or not facts.powering_up or world.slurm is None:
+    """Slurm waits, or has waited, for the node but no hook ever told us: its ResumeProgram call was lost.
+
+    A hook may be a little later than the view that shows its node POWERING_UP, hence the grace; a node that is up has had its time.
+    """
+    if track.hinted or track.missed_counted or track.requested_at is None or world.slurm is None:
         return False
-    return world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace
+    return facts.up or (facts.powering_up and world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace)
 
 
 def _judged(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
