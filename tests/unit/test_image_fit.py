@@ -18,7 +18,9 @@ NodeName=a-[0-3],b-[01-04] Gres=gpu:a100:4,shard:8 State=CLOUD
 NodeName=c-[0-3] CPUs=1 \\
   RealMemory=400 # RealMemory=9
 PartitionName=all Nodes=ALL
+Include more.conf # beside this file
 """
+MORE = "NodeName=i-[0-1] CPUs=2 RealMemory=500\n"
 # With what fit.sh uses of entrypoint.sh.
 SCRIPT = r"""
 set -euo pipefail
@@ -34,6 +36,7 @@ def _fit(folder: Path, node: str, **pod: str) -> tuple[int, str]:
         pytest.skip("scontrol is not installed (tests/lab/install slurm-22.05)")
     conf = folder / "slurm.conf"
     conf.write_text(CONF)
+    (folder / "more.conf").write_text(MORE)
     env = {"PATH": os.environ["PATH"], "SLURM_CONF": str(conf), **{f"POD_{key}": value for key, value in pod.items()}}
     done = subprocess.run(["bash", "-c", SCRIPT, "fit", node, BIN], env=env, capture_output=True, text=True)
     assert done.stderr == ""
@@ -47,6 +50,7 @@ def _fit(folder: Path, node: str, **pod: str) -> tuple[int, str]:
         ("b-03", {"MEMORY_MIB": "999"}, "999 MiB of memory where slurm.conf claims 1000"),
         ("a-0", {"GPUS": "2"}, "2 GPUs where slurm.conf claims 4"),
         ("c-1", {"CPUS": "1", "MEMORY_MIB": "300"}, "300 MiB of memory where slurm.conf claims 400"),
+        ("i-1", {"CPUS": "1", "MEMORY_MIB": "500"}, "1 CPUs where slurm.conf claims 2"),
         ("c-1", {"CPUS": "1", "MEMORY_MIB": "400", "GPUS": "0"}, ""),
         ("b-3", {"CPUS": "1"}, ""),  # slurm.conf has b-03
         ("stranger-0", {"CPUS": "1", "MEMORY_MIB": "1", "GPUS": "0"}, ""),

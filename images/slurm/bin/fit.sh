@@ -6,10 +6,17 @@
 # slurmctld would believe in the size that slurm.conf claims and give the node jobs that the kernel kills. (SlurmdParameters=config_overrides
 # is no way to report less: it does not reach the memory, seen on 24.11.5.)
 
-# lines: slurm.conf without comments, a setting a line.
-lines() { sed -E ':a;/\\$/{N;s/\\\n/ /;ba};s/#.*//' "$SLURM_CONF"; }
+# lines: slurm.conf and the files it includes (not what those include), without comments, a setting a line.
+lines() {
+    local name files=("$SLURM_CONF")
+    while read -r name; do
+        [[ $name == /* ]] || name=${SLURM_CONF%/*}/$name
+        files+=("$name")
+    done < <(sed -nE 's/^[[:space:]]*Include[[:space:]]+([^#[:space:]]+).*/\1/Ip' "$SLURM_CONF")
+    sed -E ':a;/\\$/{N;s/\\\n/ /;ba};s/#.*//' "${files[@]}"
+}
 
-# node_line NODE: its line of slurm.conf, after those of NodeName=DEFAULT; nothing if the file does not name it (included ones are not read).
+# node_line NODE: its line of slurm.conf, after those of NodeName=DEFAULT; nothing if the files do not name it.
 node_line() {
     local line names defaults=""
     while read -r line; do
