@@ -99,6 +99,9 @@ class _Acts:
                 self._say(What.STALE, facts, track)
             self.deletes.append(PodDelete(facts.name, uid, FailureReason.STALE_POD))
             return track
+        if facts.node is not None and rules.taken_down(facts):
+            self._tell(facts, rules.GIVE_UP, facts.node.reason)
+            return track
         words = rules.lost(facts, track, self.world)
         if words:
             return self._fail(facts, track, FailureReason.POD_LOST, words)
@@ -117,8 +120,8 @@ class _Acts:
             track = replace(track, phase=Phase.RELEASING, since=self.world.now, release_since=self.world.now)
             self._say(What.ORPHAN, facts, track)
         self._tell_of_rest(facts, before, track)
-        if rules.frees(facts, track, self.world, self.policy) and rules.may_tell(facts.name, rules.FREE, self.world, self.policy):
-            self._updates[rules.FREE, ""].append(facts.name)
+        if rules.frees(facts, track, self.world, self.policy):
+            self._tell(facts, rules.FREE)
         return track
 
     def _tell_of_rest(self, facts: Facts, before: Track | None, track: Track | None) -> None:
@@ -134,18 +137,25 @@ class _Acts:
     def _fail(self, facts: Facts, track: Track, reason: FailureReason, words: str) -> Track:
         """Tells Slurm: `power_down_force` requeues the job at once and ends in IDLE+POWERED_DOWN on every version tried.
 
-        It would lift a drain, so a draining node is taken down instead, which requeues the job too, and the reason why it was drained is kept.
+        But a job whose pod is lost is freed by `down` only (see `rules.taken_down`), and so is that of a draining node, whose drain would be
+        lifted; the reason why it was drained is kept.
         """
-        state, text = rules.GIVE_UP, f"copilot: {reason}: {words}"
-        if facts.node is not None and not rules.may_be_forced(facts.node):
-            state, text = rules.TAKE_DOWN, f"{text} (drained before: {facts.node.reason})"
-        if rules.may_tell(facts.name, state, self.world, self.policy):
-            self._updates[state, text].append(facts.name)
+        node = facts.node
+        state, text = rules.GIVE_UP, f"{rules.OURS}{reason}: {words}"
+        if node is not None and not rules.may_be_forced(node):
+            state, text = rules.TAKE_DOWN, f"{text} (drained before: {node.reason})"
+        elif node is not None and node.busy and reason is FailureReason.POD_LOST:
+            state = rules.TAKE_DOWN
+        self._tell(facts, state, text)
         failed = replace(track, failure=reason, message=words)
         if track.failure is not reason:
             failed = replace(failed, phase=Phase.FAILED, since=self.world.now)
             self._say(What.FAILED, facts, failed, reason, words)
         return failed
+
+    def _tell(self, facts: Facts, state: str, text: str = "") -> None:
+        if rules.may_tell(facts.name, state, self.world, self.policy):
+            self._updates[state, text].append(facts.name)
 
     def _say(self, what: What, facts: Facts, track: Track, reason: FailureReason | None = None, words: str = "") -> None:
         self.outcomes.append(Outcome(what, facts.name, facts.member.group.name, track, reason, words))

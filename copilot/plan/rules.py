@@ -10,6 +10,9 @@ from copilot.plan.world import Policy, Track, World
 FREE = "resume"
 GIVE_UP = "power_down_force"
 TAKE_DOWN = "down"
+# With this every Reason begins that we write; others are never touched.
+OURS = "copilot: "
+_POWER = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"})
 # Set by administrators (DRAIN by slurmctld too): power_down_force would wipe them out.
 _RESERVED = frozenset({"DRAIN", "FAIL"})
 
@@ -127,6 +130,21 @@ def never_registers(facts: Facts, track: Track, world: World, policy: Policy) ->
 def may_be_forced(node: Node) -> bool:
     """Whether `power_down_force` would not undo what an administrator did: it wipes DRAIN and DOWN (measured on 22.05)."""
     return node.base in UP_BASES and not node.flags & _RESERVED
+
+
+def taken_down(facts: Facts) -> bool:
+    """A node that we took down because its pod was lost under a job, which has freed the job: now it may go the ordinary way of a failure.
+
+    `power_down_force` alone would leave the job COMPLETING, since no slurmd is there to end it (measured on 22.05 to 26.05). Read from Slurm's
+    state, so it survives a restart of ours in between.
+    """
+    node = facts.node
+    return (
+        node is not None
+        and node.base == "DOWN"
+        and node.reason.startswith(OURS)
+        and not node.flags & (_RESERVED | _POWER | {"COMPLETING"})
+    )
 
 
 def lost(facts: Facts, track: Track, world: World) -> str:

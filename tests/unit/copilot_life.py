@@ -270,7 +270,7 @@ class Life:
             if hint is not None and hint.received_at >= world.slurm.taken_at:
                 assert member.index in desired, f"{name}: a view older than the hint overruled it"
                 assert name not in updates, f"{name}: told {updates[name]} on a view older than the hint"
-            if "DRAIN" in node.flags or (node.base == "DOWN" and not node.reason.startswith("ResumeTimeout")):
+            if "DRAIN" in node.flags or (node.base == "DOWN" and not node.reason.startswith(("ResumeTimeout", "copilot: "))):
                 assert name not in updates or updates[name] == "down", f"{name}: {updates[name]} lifts what an administrator did"
         if not world.pods.synced:
             assert desired >= self._before & world.covers[self.group.name], "let go without a pod list"

@@ -167,8 +167,37 @@ def test_a_busy_node_whose_pod_is_gone_is_told_after_one_newer_view() -> None:
     assert made.updates == ()
     assert made.pace is Pace.FAST
     made = small.look(after=0.1)
-    assert updates(made) == {"power_down_force": ("a-0",)}
+    assert updates(made) == {"down": ("a-0",)}
     assert "pod_lost" in made.updates[0].reason
+
+
+def test_a_node_taken_down_for_its_lost_pod_goes_on_the_ordinary_way_once_its_job_is_freed() -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", BUSY)
+    small.look()
+    small.pods.clear()
+    small.plan()
+    small.tell(small.look(after=0.1))
+    ours = "copilot: pod_lost: its pod is gone"
+    small.slurm("a-0", "DOWN+CLOUD+COMPLETING+NOT_RESPONDING", ours)
+    assert small.look(after=0.1).updates == (), "the job is not freed yet"
+    small.slurm("a-0", "DOWN+CLOUD+NOT_RESPONDING", ours)
+    small.tracks.clear()  # and we were restarted in between
+    made = small.look(after=0.1)
+    assert updates(made) == {"power_down_force": ("a-0",)}
+    assert made.updates[0].reason == ours
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"), [("DOWN+CLOUD", "bad fan"), ("DOWN+CLOUD+DRAIN", "copilot: pod_lost: x (drained before: y)")]
+)
+def test_a_node_that_an_administrator_took_down_or_drained_is_not_forced(state: str, reason: str) -> None:
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", state, reason)
+    small.look()
+    assert small.look(after=60).updates == ()
 
 
 def test_a_pod_replaced_or_restarted_under_a_job_is_told() -> None:
@@ -179,7 +208,7 @@ def test_a_pod_replaced_or_restarted_under_a_job_is_told() -> None:
         small.look()
         small.pod("a-0", **change)
         small.plan()
-        assert updates(small.look()) == {"power_down_force": ("a-0",)}, change
+        assert updates(small.look()) == {"down": ("a-0",)}, change
 
 
 def test_a_pod_replaced_or_restarted_under_an_idle_node_is_left_to_register() -> None:

@@ -59,7 +59,7 @@ def test_a_pod_that_does_not_run_yet_is_not_the_one_that_registered() -> None:
     small.pod("a-0", uid="u2", running=False)
     small.slurm("a-0", BUSY)
     small.look()
-    assert told(small.look()) == [("power_down_force", ("a-0",))]
+    assert told(small.look()) == [("down", ("a-0",))]
 
 
 def test_a_pod_that_is_replaced_while_its_node_does_not_respond_is_a_loss_too() -> None:
@@ -67,7 +67,7 @@ def test_a_pod_that_is_replaced_while_its_node_does_not_respond_is_a_loss_too() 
     busy(small, BUSY + "+NOT_RESPONDING")
     small.pod("a-0", uid="u2")
     small.look()
-    assert told(small.look()) == [("power_down_force", ("a-0",))]
+    assert told(small.look()) == [("down", ("a-0",))]
 
 
 def test_a_job_that_started_since_the_last_view_is_lost_with_its_pod() -> None:
@@ -77,7 +77,7 @@ def test_a_job_that_started_since_the_last_view_is_lost_with_its_pod() -> None:
     small.now += 20
     small.pod("a-0", uid="u2", running=False)
     assert small.plan().pace is Pace.FAST, "the view says idle, but it is old"
-    assert told(small.look(after=0.2)) == [("power_down_force", ("a-0",))]
+    assert told(small.look(after=0.2)) == [("down", ("a-0",))]
 
 
 # What administrators did
