@@ -7,7 +7,7 @@ PYTHON = venv=$$(tests/lab/install venv) && "$$venv/bin/python"
 TIERS = $(PYTHON) -m tests.tiers
 real_parts = $(if $(filter real,$(KUBERNETES)),kubernetes kruise)
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-slurm test-contract test-e2e test-cluster test-lower-bounds lint bench clean-cache
+.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-lower-bounds lint bench clean-cache
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -16,6 +16,12 @@ help: ## list the targets
 demo: ## from a submitted job to registered nodes and back, on real Slurm (KUBERNETES=real: and a real control plane)
 	@tests/lab/install isolated slurm-22.05 $(real_parts)
 	@venv=$$(tests/lab/install venv) && exec env COPILOT_KUBERNETES=$(KUBERNETES) "$$venv/bin/python" -m tests.demo
+
+cluster: ## a whole Slurm cluster on a real Kubernetes node on this machine: images, OpenKruise, manifests/overlays/demo
+	@$(PYTHON) -m tests.lab.whole up
+
+cluster-down: ## remove that, data included
+	@$(PYTHON) -m tests.lab.whole down
 
 test: ## every tier, the quick ones first; what this machine cannot run is reported
 	@$(TIERS) $(if $(ARGS),-- $(ARGS))

@@ -55,6 +55,8 @@ IMAGES: Final = {
         Image("slurm:22.05", "images/slurm", "bookworm", _OURS),
         Image("openldap:2.5", "images/openldap", "bookworm"),
         Image("phpldapadmin:1.2", "images/phpldapadmin", "bookworm"),
+        # The lab's stand-in for the official image.
+        Image("mariadb:11.8", "tests/lab/mariadb", "trixie"),
     )
 }
 

@@ -51,11 +51,11 @@ class Kruise:
         assert home is not None, missing()
         self._folder.mkdir(parents=True, exist_ok=True)
         async with Admin(self._endpoint) as admin:
-            for crd in _documents(home / "config/crd/bases"):
+            for crd in documents(home / "config/crd/bases"):
                 await _ensure(admin, resource("apiextensions.k8s.io/v1", "customresourcedefinitions"), crd)
             await _ensure(admin, resource("v1", "namespaces"), {"metadata": {"name": NAMESPACE}})
             await _ensure(admin, resource("v1", "secrets", NAMESPACE), {"metadata": {"name": "kruise-webhook-certs"}})
-            for hooks in _documents(home / "config/webhook/manifests.yaml"):
+            for hooks in documents(home / "config/webhook/manifests.yaml"):
                 name = f"kruise-{hooks['metadata']['name']}"
                 await _ensure(admin, resource(_ADMISSION, _HOOKS[hooks["kind"]]), {**hooks, "metadata": {"name": name}})
             self.manager = Component("kruise-manager", self._argv(home), self._folder / "kruise-manager.log", self._environment())
@@ -64,7 +64,7 @@ class Kruise:
             # The last thing it does: the webhooks get the authority that it made, and its own address.
             for plural in _HOOKS.values():
                 name = f"kruise-{'mutating' if plural.startswith('m') else 'validating'}-webhook-configuration"
-                await admin.until(resource(_ADMISSION, plural, name=name), _has_authority, within=60)
+                await admin.until(resource(_ADMISSION, plural, name=name), has_authority, within=60)
 
     async def stop(self) -> None:
         """The webhook configurations first, then the manager. The CRDs and the sets stay."""
@@ -106,7 +106,8 @@ class Kruise:
         }
 
 
-def _documents(source: Path) -> list[Any]:
+def documents(source: Path) -> list[Any]:
+    """The objects of a file, or of all files of a folder."""
     files = sorted(source.glob("*.yaml")) if source.is_dir() else [source]
     return [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
 
@@ -119,6 +120,7 @@ async def _ensure(admin: Admin, collection: str, body: Object) -> None:
             raise
 
 
-def _has_authority(configuration: Object) -> bool:
+def has_authority(configuration: Object) -> bool:
+    """Whether the manager has given a webhook configuration its authority, which it does when it can answer."""
     hooks = configuration.get("webhooks") or []
     return bool(hooks) and all(hook["clientConfig"].get("caBundle") for hook in hooks)

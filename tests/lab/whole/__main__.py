@@ -1,0 +1,124 @@
+"""`python -m tests.lab.whole up|down [FOLDER]`: the whole cluster on this machine, as `make cluster` and `make cluster-down` have it.
+
+Everything is in namespaces of the node's own but a veth and two routes, by which this machine reaches pods and Services. `down` ends
+all of it and removes FOLDER (default: in the cache), the cluster's data included.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.lab.controlplane import TREE, cache
+from tests.lab.node import State, missing
+from tests.lab.node.layout import need
+from tests.lab.whole import openkruise, overlay
+
+_INSTALL: Final = TREE / "tests/lab/install"
+_PARTS: Final = {
+    "node": "the programs of a Kubernetes node (cold: about 12 minutes, built from source)",
+    "kruise": "OpenKruise's manager (cold: about 3 minutes, built from source)",
+    "images": "the images, from their Dockerfiles (cold: about 5 minutes)",
+}
+
+
+def up(folder: Path) -> int:
+    """Exit code 77 with the reasons where this machine cannot have it."""
+    begin = time.monotonic()
+    for part, what in _PARTS.items():
+        with _step(f"installing {what}"):
+            code = subprocess.run([_INSTALL, part]).returncode
+        if code:
+            return code
+    state = State(folder)
+    if not state.ready.exists():
+        if why := missing(folder):
+            print("\n".join(why), file=sys.stderr)
+            return 77
+        with _step("starting etcd, the control plane, containerd, the kubelet, kube-proxy and CoreDNS"):
+            subprocess.run([sys.executable, "-m", "tests.lab.node", "up", str(folder)], check=True, stdout=subprocess.DEVNULL)
+    fill(state)
+    _tell(state)
+    print(f"\nAll in {time.monotonic() - begin:.0f} s. `make cluster-down` removes it.")
+    return 0
+
+
+def fill(state: State) -> None:
+    """OpenKruise, the images and the overlay, into a node that runs. AssertionError that says what did not become Ready."""
+    with _step("giving the node its images, starting OpenKruise meanwhile"), ThreadPoolExecutor() as pool:
+        starting = pool.submit(openkruise.start, state)
+        loading = [pool.submit(overlay.load, state, name, archive) for name, archive in overlay.archives().items()]
+        for one in (starting, *loading):
+            one.result()
+        openkruise.ready(state)
+    with _step("applying manifests/overlays/demo"):
+        overlay.apply(state)
+    with _step("waiting for the pods"):
+        overlay.serve(state, lambda text: print(f"    {text}", flush=True))
+
+
+def down(folder: Path) -> int:
+    """Harmless where nothing runs."""
+    code = 0
+    if folder.exists():
+        code = subprocess.run([sys.executable, "-m", "tests.lab.node", "down", str(folder)]).returncode
+        shutil.rmtree(folder)
+    return code
+
+
+def _tell(state: State) -> None:
+    user = _first_user(state)
+    kubectl = f"{need('kubectl')} --kubeconfig={state.kubeconfig}"
+    ssh, page = overlay.address(state, "login"), overlay.address(state, "phpldapadmin")
+    print(f"""
+The cluster is ready.
+
+Log in           ssh {user.name}@{ssh}        password: {user.password}
+                 (or from elsewhere: {kubectl} -n slurm port-forward service/login 2222:22)
+To try           sbatch -N3 --wrap 'srun hostname'; squeue; sinfo
+                 any three of an OpenKruise set: sbatch -p sparse -w 'sparse-[2,5,7]' --wrap 'srun hostname'
+                 sacct -a; ls -l ~
+Users            http://{page}/    as cn=admin,{overlay.BASE}; its password:
+                 {kubectl} -n slurm get secret ldap-admin -o go-template='{{{{.data.password | base64decode}}}}'
+Kubernetes       {kubectl} -n slurm get pods -w
+The copilot      {kubectl} -n slurm logs head-0 -c copilot -f""")
+
+
+def _first_user(state: State) -> overlay.User:
+    """Made at the first start; his password is kept in the state folder."""
+    kept = state.folder / "ada.password"
+    if kept.exists():
+        return overlay.User("ada", 20001, kept.read_text())
+    user = overlay.new_user("ada", 20001)
+    with _step("adding the user ada to the directory"):
+        overlay.directory(state, "ldapadd", user.entries())
+    kept.touch(mode=0o600)
+    kept.write_text(user.password)
+    return user
+
+
+@contextmanager
+def _step(what: str) -> Iterator[None]:
+    print(f"==> {what}", flush=True)
+    begin = time.monotonic()
+    yield
+    print(f"    {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def main(argv: list[str]) -> int:
+    folder = Path(argv[1]).resolve() if len(argv) > 1 else cache() / "cluster"
+    if not argv or argv[0] not in ("up", "down"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    return up(folder) if argv[0] == "up" else down(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
