@@ -19,24 +19,27 @@ _WINDOW = 60.0  # seconds over which the share is counted
 class Share:
     """Keeps the time that looks took within `share` of any minute (each holds slurmctld's node lock: facts, 15-33 ms at 10,000 nodes).
 
-    Half of that comes back evenly as time passes, so that looks may become rare (at 10,000 nodes one in 6 s or so) but never stop. The
-    other half may be taken in one burst, most of it only by looks that are urgent: those at regular intervals must not use it up.
+    Half of that comes back evenly as time passes, the other half may be taken in one burst, most of it only by looks that are urgent. When
+    too much was taken, looks become rare (at 10,000 nodes one in 9 s or so) but never stop: one is due once the last is paid for by itself.
     """
 
     share: float
     _spent: float = 0.0  # seconds of looks, as of `_at`, that time has not paid for yet
+    _last: float = 0.0  # seconds that the last look took
     _at: float = 0.0
 
     def add(self, ended: float, seconds: float) -> None:
         """A look ended at `ended` and took `seconds`."""
         self._spent = max(0.0, self._spent - (ended - self._at) * self.share / 2) + seconds
-        self._at = ended
+        self._last, self._at = seconds, ended
 
     def free_at(self, now: float, *, urgent: bool) -> float:
         """When the next look may start: `now`, or when enough of what the earlier ones took is paid for."""
         burst = self.share * _WINDOW / 2
         over = self._spent - (burst if urgent else burst / 3)
-        return max(now, self._at + over / (self.share / 2))
+        # A third of what comes back is left over even then, so that the burst comes back too.
+        pause = min(over / (self.share / 2), self._last / (self.share / 3))
+        return max(now, self._at + pause)
 
 
 class Looks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -125,7 +126,7 @@ async def test_after_a_burst_looks_become_rare_but_never_stop() -> None:
     looks = looks_of(slurmctld, Settings(poll_share=0.05))
     looks.pace(Pace.FAST)
     await for_a_while(looks, 120)
-    gaps = [later - earlier for earlier, later in zip(slurmctld.asked, slurmctld.asked[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(slurmctld.asked)]
     assert gaps[0] < 0.5, "a burst"
     assert max(gaps) == pytest.approx(0.2 / 0.025, abs=0.3)
 
@@ -158,3 +159,21 @@ async def test_a_slurmctld_that_was_away_or_frozen_is_seen_soon_after_it_is_back
     await asyncio.sleep(60)
     running.cancel()
     assert len(slurmctld.views) - before >= 10
+
+
+async def test_a_burst_of_urgent_looks_does_not_hold_up_the_later_ones_at_intervals() -> None:
+    """Hooks and prologs ask for a look each; then a node that powers down is still looked after."""
+    slurmctld = Slurmctld(takes=0.2)
+    looks = looks_of(slurmctld, Settings(poll_share=0.05))
+    looks.pace(Pace.ACTIVE)
+    running = asyncio.create_task(looks.run())
+    for _ in range(20):
+        looks.request()
+        await asyncio.sleep(0.2)
+    burst = len(slurmctld.asked)
+    await asyncio.sleep(60)
+    running.cancel()
+    assert burst >= 7
+    later = slurmctld.asked[burst - 1 :]
+    assert max(after - before for before, after in pairwise(later)) <= 3 * 0.2 / 0.05 + 0.3
+    assert len(later) >= 5
