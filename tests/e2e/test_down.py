@@ -14,11 +14,13 @@ from tests.lab.kubelet import GOOD, Behaviour
 
 # A registration that fails must be found out well before Slurm gives up by itself (ResumeTimeout 45 s).
 SETTINGS = {"registration_timeout": "8", "stale_grace": "3", "orphan_grace": "5"}
+# Some of the tests wait until it is over.
+OPTIONS = {"SuspendTimeout": "6"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    async with make(folder, settings=SETTINGS) as made:
+    async with make(folder, options=OPTIONS, settings=SETTINGS) as made:
         yield made
 
 
@@ -27,12 +29,18 @@ async def uid_of(lab: Cluster, name: str) -> str:
     return uid
 
 
+async def power_down(lab: Cluster, name: str) -> None:
+    """What SuspendTime brings about, some ten seconds sooner."""
+    await lab.slurm.scontrol("update", f"nodename={name}", "state=power_down")
+    await lab.slurm.wait_node(name, "POWERING_DOWN")
+
+
 async def test_a_node_that_is_resumed_while_its_pod_terminates_gets_a_fresh_one(lab: Cluster) -> None:
     """Slurm may call ResumeProgram when SuspendTimeout is over, whether or not the machine is gone."""
     lab.kubelet.behave("cpu-0", Behaviour(terminates=False))
     await lab.run_job("--nodelist=cpu-0")
     old = await uid_of(lab, "cpu-0")
-    await lab.slurm.wait_node("cpu-0", "POWERING_DOWN")
+    await power_down(lab, "cpu-0")
     job = await lab.sbatch("--nodelist=cpu-0")
     await lab.slurm.wait_node("cpu-0", "POWERING_UP", seconds=40)
     assert "deletionTimestamp" in (await lab.pods())["cpu-0"]["metadata"], "the old pod was to be Terminating still"
@@ -43,7 +51,7 @@ async def test_a_node_that_is_resumed_while_its_pod_terminates_gets_a_fresh_one(
 
 async def test_a_node_that_is_suspended_seconds_after_it_registered(lab: Cluster) -> None:
     await lab.run_job("--nodelist=cpu-1")
-    await lab.slurm.scontrol("update", "nodename=cpu-1", "state=power_down")
+    await power_down(lab, "cpu-1")
     await lab.settle(off=["cpu-1"])
     await lab.run_job("--nodelist=cpu-1")
     assert lab.containers.starts["cpu-1"] == 2
@@ -82,9 +90,10 @@ async def test_a_pod_that_runs_before_the_resume_is_replaced(lab: Cluster) -> No
     await lab.slurm.wait_node("cpu-5", "POWERED_DOWN", seconds=10)
     for job in jobs:
         await lab.slurm.wait_job(job, "RUNNING")
-    # It registers, which makes it idle, is suspended after SuspendTime, and stays although it is off.
+    # It registers, which makes it idle, is suspended like any other, and its pod stays although the node is off.
     await lab.slurm.wait_node("cpu-5", "IDLE", without=["POWERED_DOWN", "POWERING_DOWN"])
-    await lab.slurm.wait_node("cpu-5", "IDLE", "POWERED_DOWN", without=["POWERING_DOWN"], seconds=60)
+    await power_down(lab, "cpu-5")
+    await lab.slurm.wait_node("cpu-5", "IDLE", "POWERED_DOWN", without=["POWERING_DOWN"])
     held = await uid_of(lab, "cpu-5")
     assert (await lab.status_of("cpu-5"))["phase"] == "held"
     await lab.run_job("--nodelist=cpu-5")
@@ -130,5 +139,7 @@ async def test_free_text_of_one_node_does_not_touch_the_others(lab: Cluster) -> 
     )
     await lab.slurm.wait_job(job, "COMPLETED")
     # idle_on_node_suspend takes the drain away when slurmctld suspends the node, but the reason is an administrator's.
+    for name in ("cpu-12", "cpu-13"):
+        await lab.slurm.scontrol("update", f"nodename={name}", "state=power_down")
     await lab.settle(off=["cpu-12", "cpu-13"])
     assert "State=DOWN+POWERED_DOWN" in (await lab.slurm.run("scontrol", "-o", "show", "node", "cpu-12")).out
