@@ -73,6 +73,8 @@ TIERS: Final[tuple[Tier, ...]] = (
     _e2e("24.11", "embedded"),
     # Half of it is about the embedded server, which needs no build.
     Tier("contract", "tests/contract", ("isolated",), wants=("kubernetes", "kruise"), heavy=True, limit=900.0),
+    # What is installed on a user's cluster, checked by a real API server; no pod runs.
+    Tier("manifests", "tests/manifests", ("isolated", "kubernetes", "kruise"), heavy=True, limit=600.0),
     _e2e("22.05", "real"),
     _e2e("24.11", "real"),
     # A real node with real pods of the images.
