@@ -13,16 +13,14 @@ import pytest_asyncio
 
 from tests.e2e.conftest import make
 from tests.e2e.hook_script import instead
+from tests.e2e.pace import OPTIONS, SETTINGS, looked
 from tests.lab.cluster import Cluster
 from tests.lab.endpoint import Object
-
-# Tests wait for looks at Slurm here; on a busy machine each takes long, and few would fit into the usual share.
-SETTINGS = {"poll_quiet": "2", "poll_share": "0.5"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    async with make(folder, settings=SETTINGS) as made:
+    async with make(folder, options=OPTIONS, settings=SETTINGS) as made:
         yield made
 
 
@@ -98,7 +96,7 @@ async def test_a_hook_that_is_called_again_changes_nothing(lab: Cluster) -> None
     async def again() -> None:
         codes = await asyncio.gather(*(lab.hook("slurm-resume.sh", "cpu-22") for _ in range(5)))
         assert [code for code, _ in codes] == [0] * 5
-        await _looked(lab)
+        await looked(lab)
         assert generation(await lab.target("cpu")) == generation(target)
         assert (await lab.pods())["cpu-22"]["metadata"]["uid"] == uid
 
@@ -112,17 +110,6 @@ async def test_a_hook_that_is_called_again_changes_nothing(lab: Cluster) -> None
     assert len(lab.copilot.log("node_up", nodes="cpu-22")) == 1
 
 
-async def _looked(lab: Cluster, times: int = 2) -> None:
-    """Waits until the copilot has looked at Slurm so many times more."""
-    count = "slurm_copilot_scontrol_duration_seconds_count"
-    before = await lab.copilot.metric(count, command="show_nodes")
-
-    async def enough() -> bool:
-        return await lab.copilot.metric(count, command="show_nodes") >= before + times
-
-    await lab.copilot.until("new looks at Slurm", enough)
-
-
 async def test_hooks_that_say_what_is_not_so_take_nothing_away(lab: Cluster) -> None:
     """A suspend or resume-fail that overtakes the resume, comes late, or was meant for another: Slurm's state is the truth."""
     lab.containers.hold("cpu-23")
@@ -132,7 +119,7 @@ async def test_hooks_that_say_what_is_not_so_take_nothing_away(lab: Cluster) -> 
     for _ in range(2):
         for name in ("slurm-suspend.sh", "slurm-resume-fail.sh"):
             assert (await lab.hook(name, "cpu-[0-29]"))[0] == 0
-            await _looked(lab)
+            await looked(lab)
             pod = (await lab.pods())["cpu-23"]["metadata"]
             assert (pod["uid"], "deletionTimestamp" in pod) == (uid, False)
         if "cpu-23" not in lab.slurm.nodes_running():
@@ -147,7 +134,7 @@ async def test_a_resume_of_nodes_that_slurm_does_not_want_is_taken_back(lab: Clu
     lab.audit.hinted("cpu-24")
     code, said = await lab.hook("slurm-resume.sh", "cpu-24")
     assert (code, '"accepted": "cpu-24"' in said) == (0, True)
-    await _looked(lab)
+    await looked(lab)
     await lab.settle(off=["cpu-24"])
 
 
