@@ -33,7 +33,9 @@ class Kubectl:
         """For programs that call kubectl themselves."""
         program = binary("kubectl")
         assert program is not None
-        return {"PATH": f"{program.parent}:{os.environ['PATH']}", "KUBECONFIG": str(self.endpoint.kubeconfig_path)}
+        config = self.endpoint.kubeconfig_path
+        # Without a home it would keep its cache in the current folder.
+        return {"PATH": f"{program.parent}:{os.environ['PATH']}", "KUBECONFIG": str(config), "HOME": str(config.parent)}
 
     def __call__(self, *argv: str | Path, text: str = "") -> str:
         """What it prints; AssertionError with its complaint when it fails or warns."""

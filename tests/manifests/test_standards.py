@@ -140,6 +140,16 @@ def test_what_pods_mount_is_there_or_made_by_the_command(objects: list[Object], 
     assert not names("Secret"), "no secret is in the tree"
 
 
+def test_home_is_where_users_work(pods: dict[str, Object]) -> None:
+    with_home = {
+        container["name"]
+        for template in pods.values()
+        for container in containers(template)
+        if {"name": "home", "mountPath": "/home"} in container["volumeMounts"]
+    }
+    assert with_home == {"slurmd", "login"}
+
+
 def test_services_and_the_budget_select_pods(objects: list[Object], pods: dict[str, Object]) -> None:
     labels = [one["metadata"]["labels"] for one in pods.values()]
     selectors = [one["spec"]["selector"] for one in objects if one["kind"] == "Service"]

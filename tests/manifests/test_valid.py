@@ -12,8 +12,8 @@ from tests.unit.manifest_files import disagreements, slurm_files
 
 COMPONENTS = sorted(one.name for one in (MANIFESTS / "components").iterdir())
 OVERLAYS = sorted(one.name for one in (MANIFESTS / "overlays").iterdir())
-# In the order in which one would list them: kruise last.
-ALL = sorted((one for one in COMPONENTS if one != "slurm-22.05"), key=lambda name: name == "kruise")
+# In the order in which an overlay lists them: a component changes only what was listed before it, and no workers after kruise.
+ALL = ["login", "ldap", "accounting", "mariadb", "home", "shared-config", "kruise"]
 
 
 def kustomization(folder: Path, *components: str) -> Path:
@@ -76,3 +76,19 @@ def test_kruise_changes_the_kind_of_all_workers_and_nothing_else(tmp_path: Path)
     (worker,) = (one for one in before if one["metadata"]["name"] == "cpu")
     assert {**worker, "apiVersion": "apps.kruise.io/v1beta1"} in after
     assert [one for one in after if one["metadata"]["name"] != "cpu"] == [one for one in before if one is not worker]
+
+
+def test_all_components_are_tested_together() -> None:
+    assert {*ALL, "slurm-22.05"} == set(COMPONENTS)
+
+
+def test_a_shared_configuration_takes_the_place_of_the_configmap(tmp_path: Path) -> None:
+    objects = build(kustomization(tmp_path, *ALL))
+    volumes = {
+        one["metadata"]["name"]: volume
+        for one in objects
+        for volume in one.get("spec", {}).get("template", {}).get("spec", {}).get("volumes", [])
+        if volume["name"] == "slurm-conf"
+    }
+    claim = {"name": "slurm-conf", "persistentVolumeClaim": {"claimName": "slurm-conf"}}
+    assert volumes == {"head": claim, "cpu": claim, "login": claim}
