@@ -6,16 +6,21 @@ Where the machine cannot have a node every test is skipped with the reason, a se
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.pods import until
+from tests.cluster.whole import Whole
 from tests.lab import images
 from tests.lab.images import IMAGES
 from tests.lab.node import Node, State, import_image, missing
 from tests.lab.node.archive import program_image
+from tests.lab.whole import overlay
+from tests.lab.whole.steps import fill
 
 BUSYBOX = "lab.local/busybox:1"
 TESTED = ("slurm:24.11", "slurm:22.05", "openldap:2.5", "phpldapadmin:1.2")
@@ -57,3 +62,22 @@ def node(node_folder: Path) -> Iterator[State]:
         yield one.state
     finally:
         asyncio.run(one.stop())
+
+
+@pytest.fixture(scope="session")
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """overlays/demo on the node, every serving pod Ready, with a user. COPILOT_CLUSTER names the folder of one that runs, as `make cluster` has it."""
+    if folder := os.environ.get("COPILOT_CLUSTER"):
+        node = State(Path(folder))
+    else:
+        if why := images.missing():
+            pytest.skip(why)
+        node = request.getfixturevalue("node")
+        fill(node)
+    scripts = tmp_path_factory.mktemp("ssh")
+    (scripts / "askpass").write_text('#!/bin/sh\necho "$SECRET"\n')
+    (scripts / "askpass").chmod(0o755)
+    one = Whole(node, scripts, overlay.new_user(f"grace{os.getpid()}", 30000 + os.getpid()))
+    overlay.directory(node, "ldapadd", one.user.entries())
+    until(lambda: one.ssh("true").returncode == 0, "the user to log in")
+    return one

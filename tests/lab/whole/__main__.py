@@ -10,16 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tests.lab.controlplane import TREE, cache
 from tests.lab.node import State, missing
 from tests.lab.node.layout import need
-from tests.lab.whole import openkruise, overlay
+from tests.lab.whole import overlay
+from tests.lab.whole.steps import fill, step
 
 _INSTALL: Final = TREE / "tests/lab/install"
 _PARTS: Final = {
@@ -33,7 +31,7 @@ def up(folder: Path) -> int:
     """Exit code 77 with the reasons where this machine cannot have it."""
     begin = time.monotonic()
     for part, what in _PARTS.items():
-        with _step(f"installing {what}"):
+        with step(f"installing {what}"):
             code = subprocess.run([_INSTALL, part]).returncode
         if code:
             return code
@@ -42,26 +40,12 @@ def up(folder: Path) -> int:
         if why := missing(folder):
             print("\n".join(why), file=sys.stderr)
             return 77
-        with _step("starting etcd, the control plane, containerd, the kubelet, kube-proxy and CoreDNS"):
+        with step("starting etcd, the control plane, containerd, the kubelet, kube-proxy and CoreDNS"):
             subprocess.run([sys.executable, "-m", "tests.lab.node", "up", str(folder)], check=True, stdout=subprocess.DEVNULL)
     fill(state)
     _tell(state)
     print(f"\nAll in {time.monotonic() - begin:.0f} s. `make cluster-down` removes it.")
     return 0
-
-
-def fill(state: State) -> None:
-    """OpenKruise, the images and the overlay, into a node that runs. AssertionError that says what did not become Ready."""
-    with _step("giving the node its images, starting OpenKruise meanwhile"), ThreadPoolExecutor() as pool:
-        starting = pool.submit(openkruise.start, state)
-        loading = [pool.submit(overlay.load, state, name, archive) for name, archive in overlay.archives().items()]
-        for one in (starting, *loading):
-            one.result()
-        openkruise.ready(state)
-    with _step("applying manifests/overlays/demo"):
-        overlay.apply(state)
-    with _step("waiting for the pods"):
-        overlay.serve(state, lambda text: print(f"    {text}", flush=True))
 
 
 def down(folder: Path) -> int:
@@ -97,19 +81,11 @@ def _first_user(state: State) -> overlay.User:
     if kept.exists():
         return overlay.User("ada", 20001, kept.read_text())
     user = overlay.new_user("ada", 20001)
-    with _step("adding the user ada to the directory"):
+    with step("adding the user ada to the directory"):
         overlay.directory(state, "ldapadd", user.entries())
     kept.touch(mode=0o600)
     kept.write_text(user.password)
     return user
-
-
-@contextmanager
-def _step(what: str) -> Iterator[None]:
-    print(f"==> {what}", flush=True)
-    begin = time.monotonic()
-    yield
-    print(f"    {time.monotonic() - begin:.1f} s", flush=True)
 
 
 def main(argv: list[str]) -> int:

@@ -1,0 +1,49 @@
+"""From zero and back: any three of an OpenKruise set, a cancelled job, the head lost in the middle, and Slurm's own timers at the end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.pods import until
+from tests.cluster.whole import Whole
+
+# times.conf of overlays/demo: SuspendTime and SuspendTimeout, and the kubelet's grace.
+_ALL_DOWN_WITHIN = 240.0
+
+
+def test_any_three_of_an_openkruise_set(whole: Whole) -> None:
+    asked = {"sparse-2", "sparse-5", "sparse-7"}
+    assert not asked & whole.workers()
+    job = whole.submit("-p sparse -N3 -w sparse-[2,5,7]", "srun hostname")
+    whole.until_state(job, "COMPLETED", 90)
+    assert set(whole.shell(f"cat slurm-{job}.out").split()) == asked
+    assert whole.workers() & {f"sparse-{index}" for index in (1, 3, 4, 6)} == set(), "none between them was started"
+
+
+def test_a_job_that_is_cancelled_while_its_nodes_come_up_leaves_nothing_wrong(whole: Whole) -> None:
+    job = whole.submit("-p sparse -N2 -w sparse-[8-9]", "true")
+    until(lambda: whole.workers() >= {"sparse-8", "sparse-9"}, "the pods to be made")
+    whole.shell(f"scancel {job}")
+    until(lambda: whole.state(job) == "CANCELLED", "the job to be cancelled")
+    until(
+        lambda: {whole.node_states()[name].rstrip("~") for name in ("sparse-8", "sparse-9")} == {"idle"}, "its nodes to be idle"
+    )
+
+
+def test_the_head_lost_in_the_middle_of_a_resume(whole: Whole) -> None:
+    running = whole.submit("-N1 -w cpu-5", "sleep 40; echo survived")
+    whole.until_state(running, "RUNNING", 90)
+    coming = whole.submit("-N2 -w cpu-[6-7]", "srun hostname")
+    until(lambda: whole.workers() & {"cpu-6", "cpu-7"}, "the first of its pods to be made")
+    whole.kubectl("delete", "pod", "head-0", "--wait=true")
+    whole.kubectl("rollout", "status", "statefulset/head", "--timeout=120s")
+    whole.until_state(coming, "COMPLETED", 120)
+    whole.until_state(running, "COMPLETED", 120)
+    assert whole.shell(f"cat slurm-{running}.out") == "survived"
+    assert set(whole.shell(f"cat slurm-{coming}.out").split()) == {"cpu-6", "cpu-7"}
+
+
+@pytest.mark.timeout(400)
+def test_without_jobs_all_is_powered_down_by_slurm_s_own_timers(whole: Whole) -> None:
+    until(lambda: not whole.workers(), "the last worker to go", _ALL_DOWN_WITHIN)
+    until(lambda: set(whole.node_states().values()) == {"idle~"}, "every node to be powered down and well", _ALL_DOWN_WITHIN)
