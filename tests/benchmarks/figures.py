@@ -75,7 +75,8 @@ class Figures:
         for name, value in values.items():
             one = details[name]
             goal = "" if one["goal"] is None else f"{'' if value <= one['goal'] else '**missed** '}<= {one['goal']:g}"
-            rows.append(f"| `{name}` | {value:g} {one['unit']} | {goal} | {one['load_per_core']:g} | {one['what']} |")
+            shown = f"{value:g} {one['unit']}".strip()
+            rows.append(f"| `{name}` | {shown} | {goal} | {one['load_per_core']:g} | {one['what']} |")
         words = "\n".join([_BEGIN, f"Machine: {machine()}.\n", *rows, _END])
         path.write_text(re.sub(re.escape(_BEGIN) + ".*" + re.escape(_END), lambda _: words, text, flags=re.DOTALL))
 
