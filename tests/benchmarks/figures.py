@@ -89,7 +89,7 @@ def machine() -> str:
     """What it ran on, in one line."""
     model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     kib = re.search(r"^MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    slurm = subprocess.run(["scontrol", "--version"], capture_output=True, text=True).stdout.split()
+    slurm = subprocess.run(["slurmd", "-V"], capture_output=True, text=True).stdout.split()
     words = [f"{os.cpu_count()} cores", model[1] if model else "", f"{int(kib[1]) >> 20 if kib else 0} GiB"]
     return ", ".join([*words, f"Linux {os.uname().release}", f"Slurm {slurm[-1] if slurm else '?'}"])
 
