@@ -57,6 +57,7 @@ async def test_a_node_that_is_suspended_seconds_after_it_registered(lab: Cluster
     assert lab.containers.starts["cpu-1"] == 2
 
 
+@pytest.mark.any_api
 async def test_a_pod_stays_as_long_as_power_down_is_only_a_wish(lab: Cluster) -> None:
     """POWER_DOWN and DRAIN on an allocated node: the job ends first."""
     job = await lab.sbatch("--nodelist=cpu-2", wrap="sleep 4")
@@ -117,6 +118,7 @@ async def test_a_slurmd_without_b_fails_with_that_reason(lab: Cluster) -> None:
     assert await lab.copilot.metric("slurm_copilot_node_failures_total", group="cpu", reason="stale_pod") == 1
 
 
+@pytest.mark.any_api
 async def test_a_node_that_never_registers_is_given_up_in_time(lab: Cluster) -> None:
     """Long before ResumeTimeout: the job is requeued, and the node is idle~ again."""
     lab.containers.mute.add("cpu-10")
@@ -131,6 +133,7 @@ async def test_a_node_that_never_registers_is_given_up_in_time(lab: Cluster) -> 
     await lab.run_job("--nodelist=cpu-10")
 
 
+@pytest.mark.any_api
 async def test_free_text_of_one_node_does_not_touch_the_others(lab: Cluster) -> None:
     job = await lab.sbatch("--nodelist=cpu-[12-13]", "--nodes=2", wrap="sleep 3")
     await lab.slurm.wait_job(job, "RUNNING")

@@ -207,6 +207,7 @@ async def test_killed_between_the_patch_and_its_answer(lab: Cluster) -> None:
     assert lab.containers.starts["cpu-24"] == 1
 
 
+@pytest.mark.any_api
 async def test_slurmctld_frozen_while_nodes_come_and_go(lab: Cluster) -> None:
     """scontrol hangs until its timeout: nobody is judged on what was not seen, nothing is removed, and all goes on afterwards."""
     stages = await reach(lab, 25)
@@ -219,6 +220,7 @@ async def test_slurmctld_frozen_while_nodes_come_and_go(lab: Cluster) -> None:
     await finish(lab, stages)
 
 
+@pytest.mark.any_api
 async def test_reconfigured_while_nodes_come(lab: Cluster) -> None:
     job = await lab.sbatch("--nodes=4", "--nodelist=cpu-[0-3]", wrap="srun hostname")
     await lab.copilot.until_logged("node_requested", nodes="cpu-[0-3]")
