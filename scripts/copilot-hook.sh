@@ -11,7 +11,8 @@
 #   COPILOT_HOOK_LOG    one line a call goes there (default /var/log/slurm/copilot-hooks.log; if it cannot be written, to stderr)
 
 exec </dev/null
-PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+# Always: with an empty environment bash has a default of its own, which ends in the current folder.
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH LC_ALL=C
 for conf in "${BASH_SOURCE[0]%/*}/hooks.conf" /etc/slurmctld-copilot/hooks.conf; do
     if [[ -r $conf ]]; then

@@ -6,7 +6,7 @@
 # is killed, missing or crashes must not count. The waiting shell adds 0.1 MB to curl's 1.4 MB.
 trap 'exit 0' EXIT # even if hooks.conf has a syntax error
 exec </dev/null
-PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 for conf in "${0%/*}/hooks.conf" /etc/slurmctld-copilot/hooks.conf; do
     if [ -r "$conf" ]; then

@@ -169,7 +169,7 @@ def awake(life: Life) -> bool:
         any(job.homes == alive for job in life.slurm.jobs)
         and alive.keys() == life.members.keys()
         and life.made is not None
-        and life.made.desired[life.group.name] == frozenset(range(len(life.members)))
+        and life.made.desired.get(life.group.name) == frozenset(range(len(life.members)))
         and life.cluster.target.states[0].replicas == len(life.members)
         and all(life.tracks[name].phase is Phase.UP for name in life.members)
     )
