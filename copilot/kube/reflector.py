@@ -72,6 +72,7 @@ class Reflector(Generic[T]):
         self._items: dict[str, T] = {}
         self._relist = asyncio.Event()
         self._listed = False
+        self._settled = False
         self._refusals = 0
         self.state = State.STARTING
         self.problem = ""
@@ -91,8 +92,8 @@ class Reflector(Generic[T]):
 
     @property
     def settled(self) -> bool:
-        """The first answer of any kind is there: a list, or that there is none to be had."""
-        return self._listed or self.state in (State.ABSENT, State.REFUSED)
+        """The first answer of any kind is there: a list, or that there is none to be had. A server that goes away does not undo it."""
+        return self._settled
 
     def refresh(self) -> None:
         """Asks for a new list as soon as may be; what is known stays until it has come."""
@@ -128,7 +129,7 @@ class Reflector(Generic[T]):
                     self._put(found, obj, self._items)
                 await asyncio.sleep(0)  # a page takes tens of milliseconds to parse: let others run in between
         changed = found != self._items
-        self._items, self._listed, self._refusals = found, True, 0
+        self._items, self._listed, self._settled, self._refusals = found, True, True, 0
         self._touch()
         if not self._become(State.SYNCED) and changed:
             self._on_change()
@@ -203,11 +204,11 @@ class Reflector(Generic[T]):
         self._refusals += 1
         if error.status in (401, 410) or (self._listed and self._refusals < _REFUSALS_BELIEVED):
             self._become(State.BROKEN, str(error))
-        elif error.kind_missing:
-            self._items = {}
-            self._become(State.ABSENT, str(error))
         else:
-            self._become(State.REFUSED, str(error))
+            self._settled = True
+            if error.kind_missing:
+                self._items = {}
+            self._become(State.ABSENT if error.kind_missing else State.REFUSED, str(error))
         longest = min(self._refused_pause, 2.0 ** min(self._refusals - 1, 10))
         return longest * random.uniform(0.9, 1.1)  # noqa: S311 - jitter
 

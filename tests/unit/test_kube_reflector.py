@@ -147,6 +147,19 @@ async def test_a_kind_that_is_gone_leaves_nothing_behind() -> None:
     assert (mirror.state, dict(mirror.items)) == (State.ABSENT, {})
 
 
+async def test_a_kind_once_known_to_be_absent_is_not_unknown_again_while_the_server_is_away() -> None:
+    """Else nothing would be decided until it is back."""
+    answers: list[KubeError] = [Refused("no", 404, kind_missing=True)]
+    server = Server(lambda: Lines([], None), lambda: answers.pop(0) if answers else Unavailable("away"))
+    mirror = await life(server, 30)
+    assert (mirror.state, mirror.settled) == (State.BROKEN, True)
+
+
+async def test_a_server_that_was_never_there_settles_nothing() -> None:
+    mirror = await life(Server(lambda: Lines([], None), lambda: Unavailable("away")), 30)
+    assert (mirror.state, mirror.settled) == (State.BROKEN, False)
+
+
 async def test_a_request_for_a_new_list_ends_a_long_pause() -> None:
     server = Server(lambda: Lines([], None), lambda: Refused("no", 404, kind_missing=True))
     mirror: Reflector[str] = Reflector(cast("Kube", server), "/pods", lambda _obj, _before: "", refused_pause=3600)
