@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
@@ -60,7 +61,7 @@ class Writer:
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._hurry = False
+        self._hurry = asyncio.Event()
 
     def observe(self, obj: dict[str, Any]) -> None:
         """An object as listed, watched or returned. An older generation of the same object is passed over."""
@@ -105,7 +106,7 @@ class Writer:
 
     async def finish(self) -> None:
         """Sends what is still to be sent without waiting for more hints; returns when the target says it. The caller bounds it."""
-        self._hurry = True
+        self._hurry.set()
         self._changed.set()
         self._idle.clear()
         await self._idle.wait()
@@ -114,8 +115,9 @@ class Writer:
         failures = 0
         while operations := self._operations():
             pause = self._patched_at + self._settings.coalesce - self._clock()
-            if pause > 0 and not self._hurry:
-                await asyncio.sleep(pause)
+            if pause > 0 and not self._hurry.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), pause)
                 continue
             pause = await self._patch(operations, failures)
             failures = failures + 1 if pause else 0
