@@ -20,7 +20,7 @@ from tests.lab.endpoint import Object
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    async with make(folder, options=OPTIONS, settings=SETTINGS) as made:
+    async with make(folder, options=OPTIONS, settings={**SETTINGS, "missed_hook_grace": "30"}) as made:
         yield made
 
 
