@@ -30,7 +30,7 @@ from tests.lab.controllers import AdvancedStatefulSets, StatefulSets
 from tests.lab.controlplane import TREE, ControlPlane
 from tests.lab.daemon import Daemon
 from tests.lab.embedded import EmbeddedServer
-from tests.lab.endpoint import Admin, ApiEndpoint, Object, resource
+from tests.lab.endpoint import Admin, ApiEndpoint, Object, established, resource
 from tests.lab.kruise import Kruise
 from tests.lab.kubelet import Kubelet
 from tests.lab.operator import Operator, Reading
@@ -172,7 +172,7 @@ class Cluster:
         crd = yaml.safe_load((TREE / "tests/lab/crds/slurmcluster.yaml").read_text())
         crds = resource("apiextensions.k8s.io/v1", "customresourcedefinitions")
         await self.admin.post(crds, crd)
-        await self.admin.until(f"{crds}/{crd['metadata']['name']}", _established)
+        await self.admin.until(f"{crds}/{crd['metadata']['name']}", established)
         # The kind is served a moment after its definition says so.
         await self.admin.until(workloads.collection(Kind.SLURM_CLUSTER, NAMESPACE), lambda seen: "items" in seen)
 
@@ -269,11 +269,6 @@ class Cluster:
                 )
                 raise AssertionError(f"not settled after {seconds} s:\n- " + "\n- ".join(found) + f"\n{ends}")
             await asyncio.sleep(0.2)
-
-
-def _established(crd: Object) -> bool:
-    conditions = (crd.get("status") or {}).get("conditions") or []
-    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def _slurm_uid(root: Path) -> int:

@@ -23,6 +23,12 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 Object = dict[str, Any]
 
 
+def established(crd: Object) -> bool:
+    """Whether the API server has begun to serve a CustomResourceDefinition's kind. A new one has no conditions at all for a moment."""
+    conditions = (crd.get("status") or {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+
 def resource(api: str, plural: str, namespace: str = "", name: str = "", sub: str = "") -> str:
     """The path of a collection, an object or a subresource; `api` is `v1`, `apps/v1`, `kai.alibabacloud.com/v1`."""
     parts = ["/api" if "/" not in api else "/apis", api]
