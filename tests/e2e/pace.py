@@ -9,7 +9,7 @@ _OF_VERSION = ",cloud_reg_addrs" if SLURM == "22.05" else ""
 # slurmctld looks for nodes to suspend every 10 s by default.
 LEFT_AS_THEY_ARE = f"power_save_interval=1{_OF_VERSION}"
 MADE_IDLE = f"idle_on_node_suspend,{LEFT_AS_THEY_ARE}"
-OPTIONS = {"SuspendTime": "2", "SlurmctldParameters": MADE_IDLE}
+OPTIONS = {"SuspendTime": "1", "SlurmctldParameters": MADE_IDLE}
 # On a busy machine each look takes long, and few would fit into the usual share.
 SETTINGS = {"poll_quiet": "1", "poll_share": "0.5"}
 

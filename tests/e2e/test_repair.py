@@ -20,7 +20,8 @@ from tests.lab.kubelet import GOOD, Behaviour
 from tests.lab.slurm import Workers
 
 # Sets of any shape, so that nodes do not touch one another. No test can wait for this SuspendTimeout; one waits for ResumeTimeout.
-OPTIONS = {**pace.OPTIONS, "SuspendTimeout": "600", "ResumeTimeout": "25"}
+# cpu-29 is only suspended by hand.
+OPTIONS = {**pace.OPTIONS, "SuspendTimeout": "600", "ResumeTimeout": "20", "SuspendExcNodes": "cpu-29"}
 SETTINGS = {**pace.SETTINGS, "registration_timeout": "200", "orphan_grace": "5"}
 
 
@@ -136,28 +137,29 @@ async def test_a_node_that_slurm_no_longer_lists_keeps_its_pod(lab: Cluster) -> 
     """Taken out of slurm.conf by mistake, say: unknown is not off, however long it lasts. When it is back, and off, its pod goes."""
     await lab.run_job("--nodelist=cpu-29")
     uid = (await lab.pods())["cpu-29"]["metadata"]["uid"]
-    await _with_nodes(lab, (Workers("cpu", 29, "cpu"), *WORKERS[1:]))
+    await _begun_again(lab, (Workers("cpu", 29, "cpu"), *WORKERS[1:]), SuspendExcNodes=None)
     # Well over orphan_grace: while nothing moves a look comes every second.
     await looked(lab, 8)
     assert (await lab.pods())["cpu-29"]["metadata"]["uid"] == uid
     assert (await lab.status_of("cpu-29"))["state"] == "unknown to Slurm"
     await lab.run_job("--nodelist=cpu-2")
     assert (await lab.pods())["cpu-29"]["metadata"]["uid"] == uid
-    await _with_nodes(lab, WORKERS)
+    await _begun_again(lab, WORKERS)
     await lab.settle(off=["cpu-29"])
 
 
-async def _with_nodes(lab: Cluster, workers: tuple[Workers, ...]) -> None:
+async def _begun_again(lab: Cluster, workers: tuple[Workers, ...] = WORKERS, **options: str | None) -> None:
+    """slurmctld, with these nodes in slurm.conf and these options."""
     await lab.slurm.stop_slurmctld()
     lab.slurm.workers = workers
-    lab.slurm.configure()
+    lab.slurm.configure(**options)
     await lab.slurm.start_slurmctld()
 
 
 @pytest.mark.any_api
 async def test_a_drain_outlives_the_suspend(lab: Cluster) -> None:
     """Where slurmctld is not told to make suspended nodes idle: freeing the node early would lift an administrator's drain."""
-    await _configured(lab, pace.LEFT_AS_THEY_ARE)
+    await _begun_again(lab, SlurmctldParameters=pace.LEFT_AS_THEY_ARE)
     await lab.run_job("--nodelist=cpu-11")
     await lab.slurm.scontrol("update", "nodename=cpu-11", "state=drain", "reason=fan broken")
     await lab.slurm.wait_node("cpu-11", "DRAIN", "POWERING_DOWN")
@@ -167,14 +169,8 @@ async def test_a_drain_outlives_the_suspend(lab: Cluster) -> None:
     assert "Reason=fan broken" in await lab.slurm.scontrol("show", "node", "cpu-11")
     await lab.slurm.scontrol("update", "nodename=cpu-11", "state=resume")
     await lab.settle(off=["cpu-11"])
-    await _configured(lab, pace.MADE_IDLE)
+    await _begun_again(lab, SlurmctldParameters=pace.MADE_IDLE)
 
 
 async def _gone(lab: Cluster, name: str) -> bool:
     return name not in await lab.pods()
-
-
-async def _configured(lab: Cluster, flags: str) -> None:
-    await lab.slurm.stop_slurmctld()
-    lab.slurm.configure(SlurmctldParameters=flags)
-    await lab.slurm.start_slurmctld()
