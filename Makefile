@@ -7,7 +7,7 @@ PYTHON = venv=$$(tests/lab/install venv) && "$$venv/bin/python"
 TIERS = $(PYTHON) -m tests.tiers
 real_parts = $(if $(filter real,$(KUBERNETES)),kubernetes kruise)
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-lower-bounds lint bench clean-cache
+.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-whole test-lower-bounds lint bench clean-cache
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -40,6 +40,9 @@ test-e2e: ## the whole way, hook to registered node (SLURM=, KUBERNETES=)
 
 test-cluster: ## a real node with real pods of the images
 	@$(TIERS) --only cluster $(if $(ARGS),-- $(ARGS))
+
+test-whole: ## all of overlays/demo on a real node, users and accounting included (ten minutes, not part of `make test`)
+	@$(TIERS) --only whole $(if $(ARGS),-- $(ARGS))
 
 test-lower-bounds: ## the unit tests on the oldest libraries that pyproject.toml allows
 	@venv=$$(tests/lab/install venv-lower-bounds) && "$$venv/bin/python" -m tests.tiers --only unit $(if $(ARGS),-- $(ARGS))

@@ -22,6 +22,11 @@ from tests.lab.node.archive import program_image
 from tests.lab.whole import overlay
 from tests.lab.whole.steps import fill
 
+# Two tiers share this folder: `cluster` has the node and the images, `whole` all of overlays/demo on such a node (COPILOT_WHOLE=1).
+_WHOLE = sorted(path.name for path in Path(__file__).parent.glob("test_whole*.py"))
+_OTHERS = sorted(path.name for path in Path(__file__).parent.glob("test_*.py") if path.name not in _WHOLE)
+collect_ignore = _OTHERS if os.environ.get("COPILOT_WHOLE") else _WHOLE
+
 BUSYBOX = "lab.local/busybox:1"
 TESTED = ("slurm:24.11", "slurm:22.05", "openldap:2.5", "phpldapadmin:1.2")
 
