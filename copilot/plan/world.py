@@ -17,6 +17,8 @@ class Policy:
     missed_hook_grace: float = 5.0
     orphan_grace: float = 90.0
     stale_grace: float = 20.0
+    # Once slurmctld has heard a slurmd and ignored it there is nothing to wait for; two views are to agree.
+    ignored_grace: float = 2.0
     registration_timeout: float = 120.0
     free_early: bool = True
     # A pod that nobody has seen may still be in the making when its target was shrunk a moment ago.
