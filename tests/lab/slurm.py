@@ -99,7 +99,7 @@ class SlurmLab(SlurmCommands):
         argv += [f"--log-file={munge}/log", f"--seed-file={munge}/seed"]
         self._munged = await self._spawn("munged", argv)
         await self.wait_for("munged's socket", self._munge_ready, bool, seconds=10)
-        if self.namespaces and self.version == "22.05":
+        if self.namespaces:
             self._name_workers()
         if controller:
             await self.start_slurmctld()
@@ -118,7 +118,8 @@ class SlurmLab(SlurmCommands):
     def _name_workers(self) -> None:
         """Makes every worker's name resolve, to an address that nobody has; slurmd's registration brings the right one.
 
-        Up to 22.05 slurmctld holds its locks while it tries each unknown name for 10 s (a job cancelled while POWERING_UP is enough).
+        22.05 holds its locks while it tries each unknown name for 10 s (a job cancelled while POWERING_UP is enough); 24.11 was seen to
+        try ten times, a second apart, when a thousand nodes were set IDLE.
         /etc/hosts is a file of the namespaces' own.
         """
         names = [name for group in self.workers for name in group.nodes]
