@@ -99,7 +99,7 @@ class SlurmLab(SlurmCommands):
         argv += [f"--log-file={munge}/log", f"--seed-file={munge}/seed"]
         self._munged = await self._spawn("munged", argv)
         await self.wait_for("munged's socket", self._munge_ready, bool, seconds=10)
-        if self.namespaces:
+        if self.namespaces and (self.version == "22.05" or sum(len(group.nodes) for group in self.workers) > 100):
             self._name_workers()
         if controller:
             await self.start_slurmctld()
