@@ -157,12 +157,14 @@ class Pod:
     ready: bool = False
     running: bool = False
     terminating: bool = False
+    # our clock: when the grace of a terminating pod is over; None while it is not terminating
+    ends_at: float | None = None
     restarts: int = 0
     host: str = ""
     ip: str = ""
     # the name of its controller: a pod that merely has a node's name is none of ours
     owner: str = ""
-    # the first container's waiting/terminated reason and message, or the scheduler's words; "" when all is well
+    # the first container's waiting/terminated reason and message (init containers first), or the scheduler's words; "" when all is well
     trouble: str = ""
     message: str = ""
 
@@ -173,6 +175,19 @@ class PodView:
 
     synced: bool
     pods: Mapping[str, Pod] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeEvent:
+    """What Kubernetes told of one object and that object alone shows nowhere else. `seen_at` is on our clock: when it last happened.
+
+    `about` is "Kind/name" of the object, as in `Pod/cpu-0`.
+    """
+
+    about: str
+    reason: str
+    message: str
+    seen_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +207,7 @@ class Target:
     """One scalable object as read. `states` keeps the object's order; a group name that is there twice is a fault of the object.
 
     `deleting`: the object is on its way out, so a patch would be in vain.
+    `held`: the groups that an operator's annotation holds: nothing is started, stopped or told of them.
     `warnings`: sentences for an operator, what is set badly and why.
     """
 
@@ -200,6 +216,7 @@ class Target:
     generation: int
     states: tuple[GroupState, ...]
     deleting: bool = False
+    held: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from copilot.model import FailureReason, Hint, Kind, Phase, PodView, SlurmView, WorkerGroup
+from copilot.model import FailureReason, Hint, Kind, KubeEvent, Phase, PodView, SlurmView, WorkerGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,30 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Unpatched:
+    """A target that the API server refuses to patch, with an answer: waiting alone does not mend it. `admission`: a webhook or policy did."""
+
+    since: float
+    words: str
+    admission: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """Scaling up of one group after failures. Closed while `opened_at` is None.
+
+    `failures` in a row without a success, `opened_at` when it last opened, `pause` in seconds, `probe` the one node that tries (half-open).
+    """
+
+    failures: int = 0
+    opened_at: float | None = None
+    pause: float = 0.0
+    probe: str = ""
+    reason: FailureReason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything a decision may look at.
 
@@ -128,6 +152,13 @@ class World:
     told: Mapping[str, Told] = field(default_factory=dict)
     tracks: Mapping[str, Track] = field(default_factory=dict)
     ordinals: bool = True
+    # by "Kind/name" of what it is about, then by its reason: the latest of each
+    events: Mapping[str, Mapping[str, KubeEvent]] = field(default_factory=dict)
+    # groups that an operator holds
+    held: frozenset[str] = frozenset()
+    # by group: why its target cannot be patched, since when (a reading of the clock); only while it lasts
+    unpatched: Mapping[str, Unpatched] = field(default_factory=dict)
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
 
 
 class What(Enum):

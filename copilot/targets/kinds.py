@@ -28,7 +28,7 @@ def read(kind: Kind, obj: Object) -> Target:
         warnings = set_warnings(obj)
         covers = of_kind.covers(obj)
         states = (GroupState(WorkerGroup(ref.name, ref), len(covers), covers),)
-    return Target(ref, meta["uid"], whole(meta.get("generation")), states, "deletionTimestamp" in meta, warnings)
+    return Target(ref, meta["uid"], whole(meta.get("generation")), states, "deletionTimestamp" in meta, warnings=warnings)
 
 
 def patch(kind: Kind, obj: Object, wanted: Indexes, existing: Indexes, ordinals: bool) -> list[Operation]:
