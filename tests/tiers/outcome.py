@@ -11,6 +11,7 @@ from typing import Final
 UNAVAILABLE: Final = 77  # tests/lab/isolated and tests/lab/install: "this machine cannot", with one sentence on stderr
 _TAIL_LINES: Final = 40
 _FAILURE_LINES: Final = 150
+_CAUSE_LETTERS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Outcome:
         """For people and for scripts: `3 passed, 0 failed, 1 skipped`."""
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
+    @property
+    def told(self) -> list[str]:
+        """A line for each test that failed: tier, test, and the first line of why."""
+        return [f"failed: {self.tier}: {name}: {cause(text)}" for name, text in self.failures]
+
+    @property
+    def short(self) -> str:
+        """The tests that failed by their own names only."""
+        return ", ".join(name.rpartition("::")[2] for name, _ in self.failures)
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -54,6 +65,13 @@ def skipped(tier: str, reason: str, seconds: float = 0.0) -> Outcome:
 def failed(tier: str, reason: str, text: str = "", seconds: float = 0.0) -> Outcome:
     """A tier that failed as a whole."""
     return Outcome(tier, failed=1, seconds=seconds, reason=reason, failures=((tier, text or reason),))
+
+
+def cause(text: str) -> str:
+    """Of a failure's text the first line that pytest marks as the error, else the last that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    marked = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+    return (marked or lines[-1:] or ["no reason given"])[0][:_CAUSE_LETTERS]
 
 
 def tail(log: Path, lines: int = _TAIL_LINES) -> str:
@@ -121,8 +139,11 @@ def total(outcomes: Sequence[Outcome]) -> Outcome:
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:
-    """The lines printed at the end: failures with their text, skipped tests with their reasons, the table, the counts (last)."""
-    lines: list[str] = []
+    """The lines printed at the end: what failed, a line each; their texts; skipped tests with their reasons; the table; the counts (last).
+
+    A log that is cut has the names at one end or the other: the table repeats them in short.
+    """
+    lines = ["", *(line for each in outcomes for line in each.told)] if any(each.failures for each in outcomes) else []
     for each in outcomes:
         for name, text in each.failures:
             lines += ["", f"FAILED {each.tier}: {name}", *_shortened(text)]
@@ -134,7 +155,7 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     width = max([len(each.tier) for each in outcomes], default=0)
     lines += ["", f"{'tier':<{width}}  result   passed  failed  skipped  seconds"]
     lines += [
-        f"{each.tier:<{width}}  {each.result:<7}  {each.passed:>6}  {each.failed:>6}  {each.skipped:>7}  {each.seconds:>7.0f}  {each.reason}".rstrip()
+        f"{each.tier:<{width}}  {each.result:<7}  {each.passed:>6}  {each.failed:>6}  {each.skipped:>7}  {each.seconds:>7.0f}  {each.reason or each.short}".rstrip()
         for each in outcomes
     ]
     return [*lines, total(outcomes).counts]

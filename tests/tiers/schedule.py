@@ -133,3 +133,5 @@ class Schedule:
         self._outcomes.append(outcome)
         why = f" ({outcome.reason})" if outcome.reason else ""
         self._say(f"{outcome.tier} {outcome.result}: {outcome.counts} in {outcome.seconds:.0f} s{why}")
+        for line in outcome.told:
+            self._say(line)

@@ -110,7 +110,20 @@ async def test_tests_are_counted_and_failures_and_skips_keep_their_words(tmp_pat
     assert re.search(r"^other +skipped +0 +0 +1 +0 +skipped: no Go$", text, re.MULTILINE)
     assert lines[-1] == "1 passed, 2 failed, 4 skipped"
     assert "mixed starts" in said[0]
-    assert "mixed failed: 1 passed, 2 failed, 3 skipped" in said[-1]
+    assert "mixed failed: 1 passed, 2 failed, 3 skipped" in said[-3]
+
+
+async def test_what_failed_is_told_at_once_and_again_before_the_texts_and_in_the_table(tmp_path: Path) -> None:
+    said: list[str] = []
+    [outcome] = await scheduled(tmp_path, plain("mixed", folder(tmp_path / "mixed_tests", MIXED)), say=said.append).run()
+    bad, error = outcome.told
+    assert re.fullmatch(r"failed: mixed: \S+::test_bad: AssertionError: the sum is wrong", bad)
+    assert re.fullmatch(r"failed: mixed: \S+::test_error: OSError: no such part", error)
+    assert [line.partition("] ")[2] for line in said[-2:]] == [bad, error]
+    lines = summary([outcome, skipped("other", "no Go")])
+    assert lines[1:3] == [bad, error]
+    assert next(number for number, line in enumerate(lines) if line.startswith("FAILED")) > 2
+    assert any(re.match(r"mixed +failed .* test_bad, test_error$", line) for line in lines)
 
 
 async def test_a_tier_that_runs_no_test_or_is_not_there_has_failed(tmp_path: Path) -> None:
