@@ -154,10 +154,9 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
         lines += [f"skipped in {each.tier}: {_folded(names)}: {reason}" for reason, names in by_reason.items()]
     width = max([len(each.tier) for each in outcomes], default=0)
     lines += ["", f"{'tier':<{width}}  result   passed  failed  skipped  seconds"]
-    lines += [
-        f"{each.tier:<{width}}  {each.result:<7}  {each.passed:>6}  {each.failed:>6}  {each.skipped:>7}  {each.seconds:>7.0f}  {each.reason or each.short}".rstrip()
-        for each in outcomes
-    ]
+    for each in outcomes:
+        numbers = f"{each.passed:>6}  {each.failed:>6}  {each.skipped:>7}  {each.seconds:>7.0f}"
+        lines.append(f"{each.tier:<{width}}  {each.result:<7}  {numbers}  {each.reason or each.short}".rstrip())
     return [*lines, total(outcomes).counts]
 
 
