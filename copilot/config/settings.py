@@ -101,6 +101,43 @@ class Settings:
     orphan_grace: float = _row("90", number(5, 3600, "seconds"), "age at which a pod whose node Slurm has off is removed")
     stale_grace: float = _row("20", number(1, 3600, "seconds"), "time a pod older than the resume gets before it is replaced")
     registration_timeout: float = _row("120", number(5, 3600, "seconds"), "time from container running to registered")
+    unschedulable_grace: float = _row(
+        "60",
+        number(1, 86400, "seconds"),
+        "time that a pod may stay unschedulable before its node fails; no more than 10 s once a "
+        "cluster autoscaler says that it will not add a machine",
+    )
+    scale_up_grace: float = _row(
+        "900", number(1, 86400, "seconds"), "the same once a cluster autoscaler says that it adds a machine"
+    )
+    quota_grace: float = _row(
+        "30", number(1, 3600, "seconds"), "time that a ResourceQuota may refuse a pod before its node fails"
+    )
+    image_pull_grace: float = _row("30", number(1, 3600, "seconds"), "the same for an image that cannot be pulled")
+    container_config_grace: float = _row(
+        "20",
+        number(1, 3600, "seconds"),
+        "the same for a Secret, ConfigMap or volume that is missing, or a command that cannot run",
+    )
+    crash_loop_grace: float = _row("30", number(1, 3600, "seconds"), "the same for a container that ends again and again")
+    evicted_grace: float = _row("30", number(1, 3600, "seconds"), "the same for a pod that is evicted before it registered")
+    pod_lost_grace: float = _row(
+        "20",
+        number(1, 3600, "seconds"),
+        "time that a pod may be silent, or Terminating past its own grace, before it counts as lost",
+    )
+    rejected_grace: float = _row(
+        "10", number(1, 3600, "seconds"), "time that an admission webhook or policy may refuse a pod or patch"
+    )
+    api_error_grace: float = _row("60", number(1, 3600, "seconds"), "time for which no pod may be made for any other reason")
+    all_or_nothing: bool = _row(
+        "true", SWITCH, "release all nodes that were started for a job when some of them fail for lack of capacity"
+    )
+    breaker_failures: int = _row("5", whole(1, 10000, "failures"), "failed starts in a row that stop a group's scaling up")
+    breaker_pause: float = _row(
+        "30", number(1, 3600, "seconds"), "how long it then stops; doubled each time that one node tries in vain"
+    )
+    breaker_pause_max: float = _row("600", number(1, 86400, "seconds"), "longest such pause")
     free_early: bool = _row("true", SWITCH, "free powered-down nodes once their pods are seen gone, not after SuspendTimeout")
     retry_max: float = _row("30", number(1, 600, "seconds"), "longest pause between attempts at one target")
     max_nodes: int = _row("65536", whole(1, 1_000_000, "nodes"), "most nodes that one request may name")
@@ -168,6 +205,10 @@ def _contradictions(settings: Settings) -> list[str]:
         wrong.append(f"slurm_user={settings.slurm_user!r}: this machine knows no such user; give SlurmUser's number instead")
     if settings.hooks_listen and not settings.hooks_token_file:
         wrong.append(f"hooks_listen={settings.hooks_listen}: needs hooks_token_file, because any local user can reach a TCP port")
+    if settings.breaker_pause > settings.breaker_pause_max:
+        wrong.append(
+            f"breaker_pause={settings.breaker_pause:g}: must not be above breaker_pause_max={settings.breaker_pause_max:g}"
+        )
     if not settings.poll_fast <= settings.poll_active <= settings.poll_quiet:
         wrong.append("poll_fast, poll_active and poll_quiet must not fall in this order")
     return wrong

@@ -1,6 +1,8 @@
 """The pure decision: `plan(world, policy)` takes both views and the clock, and says what should be so."""
 
+from copilot.plan.breaker import Breaker
 from copilot.plan.decide import plan
+from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, active, wish
 from copilot.plan.world import (
     Member,
@@ -9,15 +11,16 @@ from copilot.plan.world import (
     Pace,
     Plan,
     PodDelete,
-    Policy,
     Told,
     Track,
+    Unpatched,
     What,
     World,
     window_forced,
 )
 
 __all__ = [
+    "Breaker",
     "Member",
     "NodeUpdate",
     "Outcome",
@@ -27,6 +30,7 @@ __all__ = [
     "Policy",
     "Told",
     "Track",
+    "Unpatched",
     "What",
     "Wish",
     "World",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from copilot.model import Phase
-from copilot.plan.facts import Facts, is_stale, phase_of_start
+from copilot.plan.facts import Facts, ended, is_stale, lives, phase_of_start
 from copilot.plan.rest import rest
 from copilot.plan.world import AT_REST, Track, World, changed
 
@@ -65,7 +65,7 @@ def progress(facts: Facts, world: World, track: Track) -> Track:
     if track.requested_at is None or track.up_at is not None:
         return _on(facts, world, track, new)
     if facts.up:
-        new.update(up_at=world.now, failure=None, message="")
+        new.update(up_at=world.now, failure=None, message="", trouble=None, trouble_since=None)
         # What runs in its place now is what registered: a container that crashed before that took no job with it.
         running = facts.pod is not None and facts.pod.running
         new.update(_home(facts) if running else _baseline(facts, track, world))
@@ -112,7 +112,7 @@ def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:
 def _baseline(facts: Facts, track: Track, world: World) -> dict[str, Any]:
     """Which pod the node's jobs run in, and since when that one is known to be gone, replaced or restarted.
 
-    A pod that is replaced or restarted took the job with it, if there was one. Whether there was, only a view that is asked for after the
+    A pod that ended, was replaced or restarted took the job with it, if there was one. Whether there was, only a view that is asked for after the
     change can tell: a job may have started since the last. If there was none, the node lives on in the new pod.
     """
     pod, node = facts.pod, facts.node
@@ -120,8 +120,9 @@ def _baseline(facts: Facts, track: Track, world: World) -> dict[str, Any]:
         return {}
     if not track.pod_uid:
         return _home(facts)
-    if pod is not None and pod.uid == track.pod_uid and pod.restarts <= track.restarts:
+    if lives(facts, track, world.now):
         return {"missing_since": None}
     if track.missing_since is None:
         return {"missing_since": world.now} if world.pods.synced else {}
-    return _home(facts) if world.slurm.taken_at > track.missing_since and not node.busy else {}
+    other = pod is not None and not ended(pod) and (pod.uid != track.pod_uid or pod.restarts > track.restarts)
+    return _home(facts) if other and world.slurm.taken_at > track.missing_since and not node.busy else {}

@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from copilot.model import FailureReason, Kind, Phase
-from copilot.plan import rules
+from copilot.plan import causes, gate, rules, spare
 from copilot.plan.advance import advance
+from copilot.plan.breaker import Breaker
 from copilot.plan.facts import Facts, facts_of, phase_of_start, steady
+from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish
-from copilot.plan.world import NodeUpdate, Outcome, Pace, Plan, PodDelete, Policy, Track, What, World, changed, window
+from copilot.plan.world import NodeUpdate, Outcome, Pace, Plan, PodDelete, Track, What, World, changed, window
 
 
 def plan(world: World, policy: Policy) -> Plan:
     """What follows from `world`. Without a Slurm view nothing is decided; without a pod list groups only grow and nobody is told anything."""
     if world.slurm is None:
-        return Plan({}, (), (), (), world.tracks, Pace.ACTIVE)
-    acts = _Acts(world, policy)
+        return Plan({}, (), (), (), world.tracks, Pace.ACTIVE, world.breakers)
     wanted: dict[str, set[int]] = {name: set() for name in world.groups}
     looks = []
+    kept: dict[str, Track] = {}
     for name in _names(world):
         member = world.members[name]
         if (track := steady(world, name)) is not None:
-            acts.tracks[name] = track
+            kept[name] = track
             wanted[member.group.name].add(member.index)
-            continue
-        facts = facts_of(world, name, member)
-        looks.append(facts)
-        if facts.wanted:
-            wanted[member.group.name].add(member.index)
+        else:
+            looks.append(facts_of(world, name, member))
+    breakers = gate.breakers(world, looks)
+    for facts in looks:
+        if facts.wanted and gate.withheld(facts, breakers) is None:
+            wanted[facts.member.group.name].add(facts.member.index)
+    acts = _Acts(world, policy, breakers, kept)
     windows = {name: window(group.target.kind, frozenset(wanted[name]), world.ordinals) for name, group in world.groups.items()}
     for facts in looks:
         group = facts.member.group.name
         acts.take(facts, facts.member.index in windows[group], wanted[group])
-    desired = {name: frozenset(indexes) for name, indexes in wanted.items() if not _unknown(world, name)}
-    return Plan(desired, tuple(acts.deletes), acts.updates(), tuple(acts.outcomes), acts.tracks, acts.pace)
+    acts.spread()
+    left_alone = {name for name in world.groups if name in world.held or _unknown(world, name)}
+    desired = {name: frozenset(indexes) for name, indexes in wanted.items() if name not in left_alone}
+    breakers = gate.after(breakers, acts.outcomes, world.now, policy)
+    return Plan(desired, tuple(acts.deletes), acts.updates(), tuple(acts.outcomes), acts.tracks, acts.pace, breakers)
 
 
 def _unknown(world: World, group: str) -> bool:
@@ -57,13 +64,16 @@ def _names(world: World) -> Iterable[str]:
 class _Acts:
     """Collects what one decision says, node by node."""
 
-    def __init__(self, world: World, policy: Policy) -> None:
+    def __init__(self, world: World, policy: Policy, breakers: Mapping[str, Breaker], kept: dict[str, Track]) -> None:
         self.world = world
         self.policy = policy
-        self.tracks: dict[str, Track] = {}
+        self.tracks = kept
         self.deletes: list[PodDelete] = []
         self.outcomes: list[Outcome] = []
         self.pace = Pace.QUIET
+        self._breakers = breakers
+        # jobs that cannot have all of their nodes, and when the oldest start among those that failed began
+        self._short: dict[int, float] = {}
         self._updates: dict[tuple[str, str], list[str]] = defaultdict(list)
 
     def updates(self) -> tuple[NodeUpdate, ...]:
@@ -80,8 +90,30 @@ class _Acts:
 
     def _wanted(self, facts: Facts, track: Track | None, desired: set[int]) -> Track | None:
         del desired  # it is in there
-        before = facts.track
         assert track is not None, "what is wanted is remembered"
+        track = self._tell_of_start(facts, track)
+        if facts.member.group.name in self.world.held:
+            return track if facts.up else replace(track, message=gate.HELD)
+        if (breaker := gate.withheld(facts, self._breakers)) is not None:
+            return self._withhold(facts, track, breaker)
+        uid = rules.stale(facts, track, self.world, self.policy)
+        if uid:
+            return self._replace_pod(facts, track, uid)
+        if facts.node is not None and rules.taken_down(facts):
+            self._tell(facts, rules.GIVE_UP, facts.node.reason)
+            return track
+        if (loss := rules.lost(facts, track, self.world, self.policy)) is not None:
+            return self._fail(facts, track, *loss)
+        track = self._watch_start(facts, track)
+        if track.failure is None and (update := spare.verb(facts, track, self.world)):
+            self._tell(facts, update, spare.REASON)
+        if rules.reason_is_old(facts):
+            self._tell(facts, rules.CLEAR)
+        return spare.settled(facts, track, self.world)
+
+    def _tell_of_start(self, facts: Facts, track: Track) -> Track:
+        """What an operator reads of every start, each said once."""
+        before = facts.track
         if track.requested_at is not None and (before is None or before.requested_at != track.requested_at):
             self._say(What.REQUESTED, facts, track)
         if track.up_at is not None and (before is None or before.up_at is None):
@@ -89,27 +121,62 @@ class _Acts:
         if rules.missed(facts, track, self.world, self.policy):
             track = replace(track, missed_counted=True)
             self._say(What.MISSED_HOOK, facts, track)
-        uid = rules.stale(facts, track, self.world, self.policy)
-        if uid:
-            first = not track.replaced or track.stale_uid != uid
-            if first:
-                restarts = facts.pod.restarts if facts.pod is not None else 0
-                track = replace(track, stale_uid=uid, restarts=restarts, replaced=track.replaced + 1)
-                track = changed(track, phase_of_start(replace(facts, track=track)), self.world.now, {})
-                self._say(What.STALE, facts, track)
-            self.deletes.append(PodDelete(facts.name, uid, FailureReason.STALE_POD))
-            return track
-        if facts.node is not None and rules.taken_down(facts):
-            self._tell(facts, rules.GIVE_UP, facts.node.reason)
-            return track
-        words = rules.lost(facts, track, self.world)
-        if words:
-            return self._fail(facts, track, FailureReason.POD_LOST, words)
-        failed = rules.never_registers(facts, track, self.world, self.policy)
-        return self._fail(facts, track, *failed) if failed else track
+        return track
+
+    def _replace_pod(self, facts: Facts, track: Track, uid: str) -> Track:
+        """Deletes a pod that can never register; the target's controller makes another."""
+        if not track.replaced or track.stale_uid != uid:
+            restarts = facts.pod.restarts if facts.pod is not None else 0
+            track = replace(track, stale_uid=uid, restarts=restarts, replaced=track.replaced + 1)
+            track = changed(track, phase_of_start(replace(facts, track=track)), self.world.now, {})
+            self._say(What.STALE, facts, track)
+        self.deletes.append(PodDelete(facts.name, uid, FailureReason.STALE_POD))
+        return track
+
+    def _watch_start(self, facts: Facts, track: Track) -> Track:
+        """Names what holds a start up as soon as it shows, and gives the node up when the grace is over."""
+        may_fail = rules.may_fail(facts, track, self.world, self.policy)
+        if track.failure is not None:
+            # told already; should Slurm not have heard, it is told again
+            return self._fail(facts, track, track.failure, track.message) if may_fail else track
+        cause = causes.cause_of(facts, track, self.world, self.policy)
+        watched = causes.remember(track, cause, self.world.now)
+        if watched.trouble is not None and watched.trouble is not track.trouble and cause is not None and cause.grace:
+            self._say(What.TROUBLE, facts, watched, cause.reason, cause.words)
+        failed = rules.never_registers(facts, watched, self.world, self.policy)
+        if failed:
+            return self._fail(facts, watched, *failed)
+        if cause is not None and may_fail and causes.overdue(cause, watched, self.world):
+            return self._fail(facts, watched, cause.reason, cause.words)
+        return watched
+
+    def _withhold(self, facts: Facts, track: Track, breaker: Breaker) -> Track:
+        """A start that waits for the breaker. Slurm keeps a node powering up although its job has gone: that one goes back at once."""
+        words = f"waits for the breaker of {facts.member.group.name}, open after {breaker.reason}: {breaker.message}"
+        if track.message != words:
+            track = replace(track, message=words)
+            self._say(What.PAUSED, facts, track)
+        unneeded = facts.powering_up and facts.node is not None and not facts.node.busy and rules.may_be_forced(facts.node)
+        if unneeded and rules.judged(facts, track, self.world, self.policy):
+            self._tell(facts, rules.GIVE_UP, f"{rules.OURS}{words}")
+        return track
+
+    def spread(self) -> None:
+        """All or nothing: the other nodes that were started for a job that cannot have all of its nodes go with it."""
+        if not self._short:
+            return
+        since = min(self._short.values())
+        for name, track in self.tracks.items():
+            if spare.goes_along(track, self._short, since):
+                self.tracks[name] = spared = replace(track, spare_since=self.world.now)
+                self.outcomes.append(Outcome(What.SPARE, name, self.world.members[name].group.name, spared))
+                self.pace = Pace.FAST
 
     def _unwanted(self, facts: Facts, track: Track | None, desired: set[int]) -> Track | None:
         before = facts.track
+        if facts.member.group.name in self.world.held:
+            self._tell_of_rest(facts, before, track)
+            return track
         if rules.keeps(facts, track, self.world, self.policy):
             desired.add(facts.member.index)
         elif not rules.trusted(self.world, self.policy):
@@ -140,13 +207,17 @@ class _Acts:
         But a job whose pod is lost is freed by `down` only (see `rules.taken_down`), and so is that of a draining node, whose drain would be
         lifted; the reason why it was drained is kept.
         """
+        if track.failure is not None:
+            reason, words = track.failure, track.message
         node = facts.node
         state, text = rules.GIVE_UP, f"{rules.OURS}{reason}: {words}"
         if node is not None and not rules.may_be_forced(node):
             state, text = rules.TAKE_DOWN, f"{text} (drained before: {node.reason})"
-        elif node is not None and node.busy and reason is FailureReason.POD_LOST:
+        elif node is not None and node.busy and not facts.powering_up:
             state = rules.TAKE_DOWN
         self._tell(facts, state, text)
+        if self.policy.all_or_nothing and reason in causes.CAPACITY and track.requested_at is not None:
+            self._short.update(dict.fromkeys(track.jobs, track.requested_at))
         failed = replace(track, failure=reason, message=words)
         if track.failure is not reason:
             failed = replace(failed, phase=Phase.FAILED, since=self.world.now)

@@ -95,9 +95,27 @@ def steady(world: World, name: str) -> Track | None:
     if track is None or track.phase is not Phase.UP or track.missing_since is not None or name in world.hints:
         return None
     node, pod = world.slurm.nodes.get(name) if world.slurm is not None else None, world.pods.pods.get(name)
-    if node is None or pod is None or pod.uid != track.pod_uid or pod.restarts > track.restarts:
+    if node is None or pod is None or pod.uid != track.pod_uid or pod.restarts > track.restarts or pod.terminating or ended(pod):
         return None
-    return track if node.up else None
+    return track if node.up and track.spare_since is None and not node.reason else None
+
+
+def ended(pod: Pod) -> bool:
+    """All of its containers have ended for good: evicted, or its host was shut down."""
+    return pod.phase in ("Failed", "Succeeded")
+
+
+def silent(pod: Pod, node: Node) -> bool:
+    """Both sides say so: slurmctld has no answer of its slurmd, and its host none for Kubernetes (which then takes Ready away)."""
+    return pod.running and not pod.ready and "NOT_RESPONDING" in node.flags
+
+
+def lives(facts: Facts, track: Track, now: float) -> bool:
+    """Whether the pod that the node's jobs run in is there and alive, as far as both sides tell."""
+    pod, node = facts.pod, facts.node
+    if pod is None or node is None or pod.uid != track.pod_uid or pod.restarts > track.restarts or ended(pod):
+        return False
+    return not silent(pod, node) and (pod.ends_at is None or pod.ends_at > now)
 
 
 def phase_of_start(facts: Facts) -> Phase:

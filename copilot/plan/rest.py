@@ -33,9 +33,10 @@ def rest(facts: Facts, world: World, forced: bool) -> Track | None:
 
 def _ended(facts: Facts, track: Track) -> Track:
     """The start is over; what remains is why it failed, and which pod it had."""
-    failure, message = track.failure, track.message
+    failure, message = track.failure, track.message if track.failure else ""
     if failure is None and track.up_at is None and facts.node is not None and given_up(facts.node):
-        failure, message = FailureReason.REGISTRATION_TIMEOUT, "slurmctld gave the node up at ResumeTimeout"
+        failure = track.trouble or FailureReason.REGISTRATION_TIMEOUT
+        message = track.message if track.trouble else "slurmctld gave the node up at ResumeTimeout"
     return Track(track.phase, track.since, pod_uid=track.pod_uid, failure=failure, message=message, request_id=track.request_id)
 
 

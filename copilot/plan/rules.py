@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from copilot.model import UP_BASES, FailureReason, Node
-from copilot.plan.facts import Facts, is_stale
+from copilot.model import UP_BASES, FailureReason, Node, Pod
+from copilot.plan.causes import evicted
+from copilot.plan.facts import Facts, ended, is_stale
+from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, given_up, may_free
-from copilot.plan.world import Policy, Track, World
+from copilot.plan.world import Track, World
 
 FREE = "resume"
 GIVE_UP = "power_down_force"
 TAKE_DOWN = "down"
+# The update that only empties the Reason.
+CLEAR = ""
 # With this every Reason begins that we write; others are never touched.
 OURS = "copilot: "
 _POWER = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"})
@@ -92,7 +96,7 @@ def stale(facts: Facts, track: Track, world: World, policy: Policy) -> str:
     Only ever on a view that shows the node POWERING_UP: then no job can run in that pod, whatever the older views said.
     """
     pod = facts.pod
-    if pod is None or pod.terminating or not facts.powering_up or not _judged(facts, track, world, policy):
+    if pod is None or pod.terminating or not facts.powering_up or not judged(facts, track, world, policy):
         return ""
     if is_stale(pod, track):
         return pod.uid
@@ -128,7 +132,7 @@ def _boots_before_its_pod(facts: Facts) -> bool:
 
 def never_registers(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[FailureReason, str] | None:
     """A pod that runs but whose node does not come up: why it is given up, in words that fit for all nodes alike."""
-    if track.running_at is None or not facts.powering_up or facts.fresh_pod is None or not _judged(facts, track, world, policy):
+    if track.running_at is None or not facts.powering_up or facts.fresh_pod is None or not judged(facts, track, world, policy):
         return None
     if facts.node is None or not may_be_forced(facts.node):
         return None
@@ -148,6 +152,23 @@ def may_be_forced(node: Node) -> bool:
     return node.base in UP_BASES and not node.flags & _RESERVED
 
 
+def may_fail(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
+    """Whether a start that is held up may be ended: Slurm waits for it, both sides are known well enough, and no administrator has a say.
+
+    The drain of a node that registered with too little (INVALID_REG) is slurmctld's own.
+    """
+    node = facts.node
+    if node is None or not facts.powering_up or not judged(facts, track, world, policy):
+        return False
+    return may_be_forced(node) or "INVALID_REG" in node.flags
+
+
+def reason_is_old(facts: Facts) -> bool:
+    """A healthy node that still bears the reason of an earlier failure, which we wrote: `sinfo -R` would list it for ever."""
+    node = facts.node
+    return node is not None and node.up and node.reason.startswith(OURS) and not node.flags & (_RESERVED | _POWER)
+
+
 def taken_down(facts: Facts) -> bool:
     """A node that we took down because its pod was lost under a job, which has freed the job: now it may go the ordinary way of a failure.
 
@@ -163,22 +184,44 @@ def taken_down(facts: Facts) -> bool:
     )
 
 
-def lost(facts: Facts, track: Track, world: World) -> str:
-    """Why a node that Slurm has on is not there any more, or "".
+def lost(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[FailureReason, str] | None:
+    """Why a node that Slurm has on is not there any more, or None.
 
     Told only on a Slurm view that was asked for after the loss was seen, and only for a pod that this process has seen before, so that
     a pod list that is wrong can never power a cluster down. A node that is DOWN, or drained and without a job, Slurm does not use anyway.
     """
-    node = facts.node
+    node, pod = facts.node, facts.pod
     if track.missing_since is None or facts.powering_up or node is None or node.base not in UP_BASES or world.slurm is None:
-        return ""
+        return None
     if world.slurm.taken_at <= track.missing_since or facts.overruled or not (node.busy or may_be_forced(node)):
-        return ""
-    if facts.pod is None:
-        return "its pod is gone"
+        return None
+    if pod is None:
+        return FailureReason.POD_LOST, "its pod is gone"
+    same = pod.uid == track.pod_uid and pod.restarts <= track.restarts
+    # A job on a pod that has ended is dead already; all else may heal: its controller replaces the pod, its host answers again.
+    if same and not (ended(pod) and node.busy) and not _old_enough(track.missing_since, policy.pod_lost_grace, world):
+        return None
+    if same:
+        return _lost_in_place(pod)
     if not node.busy:
-        return ""
-    return "its pod was replaced under a job" if facts.pod.uid != track.pod_uid else "its container restarted under a job"
+        return None
+    words = (
+        "its pod was replaced under a job" if pod.uid != track.pod_uid else f"its container restarted under a job{_last_end(pod)}"
+    )
+    return FailureReason.POD_LOST, words
+
+
+def _lost_in_place(pod: Pod) -> tuple[FailureReason, str]:
+    """The pod is still listed, but nothing of it runs, or nobody can tell."""
+    if ended(pod):
+        return FailureReason.EVICTED if evicted(pod) else FailureReason.POD_LOST, f"its pod ended: {pod.trouble or pod.phase}"
+    if pod.terminating:
+        return FailureReason.POD_LOST, "its pod is Terminating past its grace: is its host gone?"
+    return FailureReason.POD_LOST, "neither its host nor its slurmd answers"
+
+
+def _last_end(pod: Pod) -> str:
+    return f": {pod.trouble}" if pod.trouble else ""
 
 
 def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
@@ -191,7 +234,7 @@ def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     return facts.up or (facts.powering_up and world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace)
 
 
-def _judged(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
+def judged(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     """A view that was asked for after the start, and after the last hook, and lately, and a pod list beside it."""
     if world.slurm is None or track.requested_at is None or facts.overruled or not trusted(world, policy):
         return False

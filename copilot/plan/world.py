@@ -8,27 +8,7 @@ from enum import Enum
 from typing import Any
 
 from copilot.model import FailureReason, Hint, Kind, KubeEvent, Phase, PodView, SlurmView, WorkerGroup
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """The waits that a decision knows, all in seconds. Defaults are those of the settings of the same names."""
-
-    missed_hook_grace: float = 5.0
-    orphan_grace: float = 90.0
-    stale_grace: float = 20.0
-    # Once slurmctld has heard a slurmd and ignored it there is nothing to wait for; two views are to agree.
-    ignored_grace: float = 2.0
-    registration_timeout: float = 120.0
-    free_early: bool = True
-    # A pod that nobody has seen may still be in the making when its target was shrunk a moment ago.
-    settle: float = 2.0
-    # An update that Slurm took but that shows no effect is repeated no faster than this.
-    repeat_update: float = 10.0
-    # How long after a pod's start the registration "can be a matter of moments", so that Slurm is asked as fast as allowed.
-    fast_for: float = 5.0
-    # A view older than this lets nothing go and tells nobody anything: while slurmctld does not answer, nodes may have come back.
-    trust_view: float = 120.0
+from copilot.plan.breaker import Breaker
 
 
 class Pace(Enum):
@@ -83,6 +63,11 @@ class Track:
     # when Slurm was first seen to give it up: it is released without a grace until it is wanted again
     release_since: float | None = None
     missed_counted: bool = False
+    # why its start is held up now, and since when; after the reason's grace it fails
+    trouble: FailureReason | None = None
+    trouble_since: float | None = None
+    # when it was decided that it goes with a job that cannot have all of its nodes
+    spare_since: float | None = None
     failure: FailureReason | None = None
     message: str = ""
 
@@ -114,21 +99,6 @@ class Unpatched:
     since: float
     words: str
     admission: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """Scaling up of one group after failures. Closed while `opened_at` is None.
-
-    `failures` in a row without a success, `opened_at` when it last opened, `pause` in seconds, `probe` the one node that tries (half-open).
-    """
-
-    failures: int = 0
-    opened_at: float | None = None
-    pause: float = 0.0
-    probe: str = ""
-    reason: FailureReason | None = None
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +143,9 @@ class What(Enum):
     STALE = "stale_pod_replaced"
     UNKNOWN = "node_unknown_to_slurm"
     FREED = "node_freed"
+    TROUBLE = "node_cannot_start"
+    SPARE = "node_released_with_job"
+    PAUSED = "node_waits_for_breaker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +188,7 @@ class Plan:
     outcomes: tuple[Outcome, ...]
     tracks: Mapping[str, Track]
     pace: Pace
+    breakers: Mapping[str, Breaker] = field(default_factory=dict)
 
 
 def window(kind: Kind, desired: frozenset[int], ordinals: bool = True) -> range:

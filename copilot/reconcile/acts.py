@@ -61,7 +61,8 @@ class Teller:
     async def _update(self, state: str, nodes: Sequence[str], reason: str) -> None:
         words = {"state": state, "nodes": fold(nodes), "count": len(nodes), **({"reason": reason} if reason else {})}
         try:
-            await self._slurm.update(state, nodes, reason or None)
+            # without a state it is the reason that is set, or emptied
+            await self._slurm.update(state, nodes, reason if reason or not state else None)
         except (SlurmRefused, SlurmUnavailable) as error:
             _log.error("slurm_update_failed", **words, error=str(error))
         else:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from copilot.config import Settings
 from copilot.hints import Hints
 from copilot.model import Pod, PodView, SlurmView, Verb
-from copilot.plan import Pace, Plan, Policy, Track, World, active, plan
+from copilot.plan import Breaker, Pace, Plan, Policy, Track, World, active, plan
 from copilot.reconcile import report
 from copilot.reconcile.acts import Announcer, Deleter, Notice, Teller
 from copilot.reconcile.groups import Groups
@@ -32,13 +33,7 @@ _GAP_FACTOR = 4
 
 def policy_of(settings: Settings) -> Policy:
     """The waits of a decision, from the settings of the same names."""
-    return Policy(
-        missed_hook_grace=settings.missed_hook_grace,
-        orphan_grace=settings.orphan_grace,
-        stale_grace=settings.stale_grace,
-        registration_timeout=settings.registration_timeout,
-        free_early=settings.free_early,
-    )
+    return Policy(**{row.name: getattr(settings, row.name) for row in fields(Policy) if hasattr(settings, row.name)})
 
 
 class Loop:
@@ -74,6 +69,7 @@ class Loop:
         self._group_names: frozenset[str] = frozenset()
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
+        self._breakers: Mapping[str, Breaker] = {}
         self._waits = Waits(clock, self._look_now)
         self._wake = asyncio.Event()
         self._ticked_at = clock()
@@ -167,6 +163,8 @@ class Loop:
         world = self._world()
         made = self._made = plan(world, self._policy)
         self._tracks = made.tracks
+        self._announce(report.breakers(self._breakers, made.breakers, self.metrics))
+        self._breakers = made.breakers
         self._hints.confirm(self._view)
         self.groups.want(made.desired, world.pods.pods)
         self._teller.tell(made.updates)
@@ -202,6 +200,7 @@ class Loop:
             told=self._teller.told,
             tracks={name: track for name, track in self._tracks.items() if name in self.groups.members},
             ordinals=self._ordinals(),
+            breakers=self._breakers,
         )
 
     def _look_now(self) -> None:

@@ -10,7 +10,7 @@ import structlog
 
 from copilot.hostlist import fold
 from copilot.model import Phase, PodView, SlurmView
-from copilot.plan import Outcome, Track, What, World
+from copilot.plan import Breaker, Outcome, Track, What, World
 from copilot.reconcile.groups import Groups
 from copilot.telemetry import Metrics
 
@@ -28,8 +28,10 @@ _EVENTS = {
     What.STALE: "StalePodReplaced",
     What.ORPHAN: "OrphanRemoved",
     What.MISSED_HOOK: "MissedHook",
+    What.SPARE: "NodeReleased",
 }
-_SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN})
+_BREAKER_CURE = "mend the cause; one node is tried after each pause, and the first that registers lets all start again"
+_SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN, What.TROUBLE})
 
 
 def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, str]]:
@@ -58,6 +60,33 @@ def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, 
         if what in _EVENTS:
             words = f": {reason}: {message}" if reason else ""
             notices.append((group, _EVENTS[what], f"{fields['count']} node(s), {fields['nodes']}{words}"))
+    return notices
+
+
+def breakers(before: Mapping[str, Breaker], now: Mapping[str, Breaker], metrics: Metrics) -> list[tuple[str, str, str]]:
+    """A line for each breaker that opened, half-opened or closed in this decision; returns what deserves an Event, as `tell` does."""
+    notices = []
+    for group in sorted(before.keys() | now.keys()):
+        old, new = before.get(group, Breaker()), now.get(group, Breaker())
+        if new.open and new.opened_at != old.opened_at:
+            words = f"no new node of {group} is started for {new.pause:g} s after {new.failures} failures in a row, last: {new.reason}: {new.message}"
+            _log.warning(
+                "breaker_open",
+                group=group,
+                failures=new.failures,
+                pause=new.pause,
+                reason=new.reason,
+                message=new.message,
+                cure=_BREAKER_CURE,
+            )
+            notices.append((group, "ScaleUpPaused", words))
+        elif new.probe and new.probe != old.probe:
+            _log.info("breaker_half_open", group=group, probe=new.probe)
+        elif old.open and not new.open:
+            _log.info("breaker_closed", group=group)
+            notices.append((group, "ScaleUpResumed", f"a node of {group} has registered, so all may start again"))
+        if new.open is not old.open:
+            metrics.breaker(group, is_open=new.open)
     return notices
 
 
@@ -104,6 +133,7 @@ def gauges(world: World, desired: Mapping[str, frozenset[int]], metrics: Metrics
     for group, counted in phases.items():
         counted[Phase.OFF] = totals[group] - counted.total() + counted[Phase.OFF]
         metrics.nodes(group, counted)
+        metrics.breaker(group, is_open=group in world.breakers and world.breakers[group].open)
         metrics.replicas(group, wanted=len(desired.get(group, ())), target=len(world.covers.get(group, ())), pods=pods[group])
 
 

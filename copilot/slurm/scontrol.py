@@ -90,12 +90,14 @@ class Slurm:
         return SlurmView(taken_at, nodes)
 
     async def update(self, state: str, nodes: Sequence[str], reason: str | None = None) -> None:
-        """`scontrol update nodename=NODES state=STATE`. SlurmRefused names those that slurmctld refused; the others are done.
+        """`scontrol update nodename=NODES state=STATE reason=REASON`. SlurmRefused names those that slurmctld refused; the others are done.
+
+        An empty state is left out: only the reason is set then.
 
         One bad name makes slurmctld skip those after it, so a refused list is halved until the bad ones are alone. Halving repeats
         the update for nodes that have it already. After MAX_UPDATES calls the nodes not tried alone are named as refused too.
         """
-        extra = [] if reason is None else [f"reason={reason}"]
+        words = ([f"state={state}"] if state else []) + ([] if reason is None else [f"reason={reason}"])
         refused: list[str] = []
         message = ""
         todo = deque([list(nodes)] if nodes else [])
@@ -104,7 +106,7 @@ class Slurm:
             part = todo.popleft()
             folded = fold(part)
             if len(folded) <= MAX_ARGUMENT:
-                trouble = await self._update_once(f"nodename={folded}", f"state={state}", *extra)
+                trouble = await self._update_once(f"nodename={folded}", *words)
                 calls += 1
                 if not trouble:
                     continue

@@ -12,7 +12,7 @@ from functools import partial
 
 from copilot.hints import Hints
 from copilot.model import Kind, Node, Phase, Pod, PodView, SlurmView, Verb
-from copilot.plan import Member, Pace, Plan, Policy, Told, Track, World, active, plan
+from copilot.plan import Breaker, Member, Pace, Plan, Policy, Told, Track, World, active, plan
 from tests.unit.cluster_life import Cluster
 from tests.unit.slurm_life import Daemon, Job, Slurm
 
@@ -61,6 +61,7 @@ class Life:
         self.synced = False
         self.told: dict[str, Told] = {}
         self.tracks: dict[str, Track] = {}
+        self.breakers: dict[str, Breaker] = {}
         self.said: frozenset[int] = frozenset()
         self.witnessed: set[tuple[str, int]] = set()
         # by node whose pod was replaced: since when one of the sides had not been looked at
@@ -160,6 +161,7 @@ class Life:
             hints=self.hints.wanted(float("-inf")),
             told=self.told,
             tracks=self.tracks,
+            breakers=self.breakers,
         )
 
     def _decide(self) -> None:
@@ -168,7 +170,7 @@ class Life:
         if self.view is None or self.group.name not in made.desired:
             return
         self._check(world, made)
-        self.tracks = dict(made.tracks)
+        self.tracks, self.breakers = dict(made.tracks), dict(made.breakers)
         for name, track in made.tracks.items():
             if track.missing_since == self.now:
                 self._unseen[name] = min(self._listed.get(name, 0.0), self._watched)
@@ -245,13 +247,14 @@ class Life:
     def _check(self, world: World, made: Plan) -> None:
         """What must be true of every decision, whatever went wrong before."""
         assert world.slurm is not None
-        again = plan(replace(world, tracks=made.tracks), POLICY)
+        again = plan(replace(world, tracks=made.tracks, breakers=made.breakers), POLICY)
         assert again == replace(made, outcomes=()), "deciding twice is deciding once"
         if self.chance.random() < 0.1:
             self._check_neighbours(world, made)
         nodes, desired = world.slurm.nodes, made.desired[self.group.name]
         deleted = {delete.name for delete in made.deletes}
-        updates = {name: update.state for update in made.updates for name in update.nodes}
+        # to empty the Reason of a healthy node is no harm to its job
+        updates = {name: update.state for update in made.updates for name in update.nodes if update.state}
         for name, member in self.members.items():
             node, hint = nodes.get(name), world.hints.get(name)
             # a pod that somebody else has ended already is none that we let go

@@ -251,6 +251,8 @@ class Slurm:
             machine.drained, machine.reason = True, reason
             if machine.power is Power.STARTING:
                 self._requeue(machine, now)
+        elif state == "":
+            machine.reason = reason
         else:
             raise AssertionError(f"no such verb here: {state}")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from copilot.model import Hint, Kind, Node, Pod, PodView, SlurmView, TargetRef, Verb, WorkerGroup
-from copilot.plan import Member, Plan, Policy, Told, Track, What, World, active, plan
+from copilot.model import Hint, Kind, KubeEvent, Node, Pod, PodView, SlurmView, TargetRef, Verb, WorkerGroup
+from copilot.plan import Breaker, Member, Plan, Policy, Told, Track, Unpatched, What, World, active, plan
 
 OFF = "IDLE+CLOUD+POWERED_DOWN"
 COMING = "MIXED+CLOUD+POWERED_DOWN"
@@ -38,6 +38,10 @@ class Small:
         self.hints: dict[str, Hint] = {}
         self.told: dict[str, Told] = {}
         self.tracks: dict[str, Track] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.events: dict[str, dict[str, KubeEvent]] = {}
+        self.held: frozenset[str] = frozenset()
+        self.unpatched: dict[str, Unpatched] = {}
         self.said: list[tuple[What, str]] = []
         self.last: Plan | None = None
 
@@ -80,10 +84,14 @@ class Small:
             hints=self.hints,
             told=self.told,
             tracks=self.tracks,
+            events=self.events,
+            held=self.held,
+            unpatched=self.unpatched,
+            breakers=self.breakers,
         )
         made = plan(world, self.policy)
         assert plan(world, self.policy) == made, "the decision is not pure"
-        self.tracks = dict(made.tracks)
+        self.tracks, self.breakers = dict(made.tracks), dict(made.breakers)
         self.said += [(outcome.what, outcome.node) for outcome in made.outcomes]
         self.last = made
         return made

@@ -1,0 +1,184 @@
+"""Why a start is held up: from what Kubernetes and Slurm say of a node to one reason of the closed list, its words and its grace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from copilot.model import FailureReason, Kind, KubeEvent, Pod
+from copilot.plan.facts import Facts, ended
+from copilot.plan.policy import Policy
+from copilot.plan.world import Track, World
+
+# A controller that is refused again and again tries rarely and tells even more rarely (25 Events at once, then one in five minutes).
+_STANDS = 600.0
+# An Event's time has whole seconds, and the server's clock may be a little behind ours.
+_SLACK = 2.0
+# Without a machine to come there is no reason to wait for one.
+_HOPELESS = 10.0
+_LONGEST = 240  # characters of a message that are told
+_IMAGE = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+_CONFIG = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "ContainerCannotRun"}
+)
+_UNPLACED = frozenset({"Unschedulable", "SchedulingGated", "SchedulerError"})
+_EVICTED = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "DisruptionTarget"})
+# Told only by Events: kubelet leaves such a pod in ContainerCreating without a word in its status.
+_PREPARING = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
+_PROMISES = ("TriggeredScaleUp", "Nominated")
+_SET = {Kind.STATEFUL_SET: "StatefulSet", Kind.ADVANCED_STATEFUL_SET: "StatefulSet", Kind.SLURM_CLUSTER: "SlurmCluster"}
+# Between one crash and the next the container runs for a moment, and an evicted pod is replaced: the trouble is the same one.
+_COMES_BACK = frozenset({FailureReason.CRASH_LOOP, FailureReason.EVICTED})
+# The job as a whole cannot have what it needs; the other reasons are about one node or one image.
+CAPACITY = frozenset({FailureReason.UNSCHEDULABLE, FailureReason.QUOTA})
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a node does not come. `grace` in seconds, counted from when the trouble was first seen, or from `since` where that is later."""
+
+    reason: FailureReason
+    words: str
+    grace: float
+    since: float = 0.0
+
+
+def cause_of(facts: Facts, track: Track, world: World, policy: Policy) -> Cause | None:
+    """What keeps a wanted node that Slurm waits for from coming, None when nothing is known to."""
+    if track.requested_at is None or track.up_at is not None or not facts.powering_up:
+        return None
+    if facts.node is not None and "INVALID_REG" in facts.node.flags:
+        words = (
+            facts.node.reason or "slurmctld refused the registration: the pod has less than the node's line in slurm.conf says"
+        )
+        return Cause(FailureReason.INVALID_REGISTRATION, words, 0.0)
+    found = _without_pod(facts, track, world, policy) if facts.pod is None else _of_pod(facts, facts.pod, world, policy)
+    return replace(found, words=plain(found.words, facts)) if found else None
+
+
+def remember(track: Track, cause: Cause | None, now: float) -> Track:
+    """The memory with what holds the start up and since when; the same object when nothing differs."""
+    if cause is None:
+        if track.trouble is None or track.trouble in _COMES_BACK:
+            return track
+        return replace(track, trouble=None, trouble_since=None, message="")
+    words = f"{cause.reason}: {cause.words}"
+    if track.trouble is cause.reason:
+        return track if track.message == words else replace(track, message=words)
+    return replace(track, trouble=cause.reason, trouble_since=now, message=words)
+
+
+def overdue(cause: Cause | None, track: Track, world: World) -> bool:
+    """Whether the grace is over, as of the view that the judgement rests on."""
+    if cause is None or track.trouble_since is None or world.slurm is None:
+        return False
+    return world.slurm.taken_at - max(track.trouble_since, cause.since) >= cause.grace
+
+
+def plain(words: str, facts: Facts) -> str:
+    """A message without what differs from node to node, so that alike nodes are told in one update and logged in one line."""
+    words = words.partition(" is forbidden: ")[2] or words
+    if facts.pod is not None:
+        words = words.replace(facts.pod.uid, "")
+    words = re.sub(rf"\b{re.escape(facts.name)}\b(?!-)", "the pod", words)
+    words = " ".join(words.split())
+    return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."
+
+
+def _without_pod(facts: Facts, track: Track, world: World, policy: Policy) -> Cause | None:
+    """No pod: the target could not be patched, or its controller could not make the pod, which only an Event on the target tells."""
+    group = facts.member.group
+    if not facts.covered:
+        refused = world.unpatched.get(group.name)
+        if refused is None:
+            return None
+        if refused.admission:
+            return Cause(FailureReason.REJECTED, refused.words, policy.rejected_grace, refused.since)
+        return Cause(FailureReason.API_ERROR, refused.words, policy.api_error_grace, refused.since)
+    since = (track.requested_at or 0.0) - _STANDS
+    event = _told(world, f"{_SET[group.target.kind]}/{group.target.name}", "FailedCreate", since)
+    if event is not None:
+        return _refused(event.message, policy)
+    # It may never have needed a pod from us (found covered), so it is the trouble's own time that counts.
+    return Cause(
+        FailureReason.API_ERROR,
+        f"no pod was made for it and no Event says why: does the controller of {group.target} run?",
+        policy.api_error_grace,
+    )
+
+
+def _refused(message: str, policy: Policy) -> Cause:
+    if "exceeded quota" in message or "failed quota" in message:
+        return Cause(FailureReason.QUOTA, message, policy.quota_grace)
+    if "admission webhook" in message or "denied" in message or "forbidden" in message or "is invalid" in message:
+        return Cause(FailureReason.REJECTED, message, policy.rejected_grace)
+    return Cause(FailureReason.API_ERROR, message, policy.api_error_grace)
+
+
+def _of_pod(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
+    if pod.terminating:
+        if pod.ends_at is None:
+            return None
+        words = "its old pod is Terminating past its grace: is its host gone? delete the pod by force once the host is known to be off"
+        return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace, pod.ends_at)
+    words = pod.message or pod.trouble
+    if pod.trouble == "NodeLost":
+        return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace)
+    if ended(pod):
+        return Cause(FailureReason.EVICTED, f"{pod.trouble or pod.phase}: {words}", policy.evicted_grace)
+    if pod.trouble in _UNPLACED:
+        return _unschedulable(facts, words, world, policy)
+    if pod.trouble in _IMAGE:
+        return Cause(FailureReason.IMAGE_PULL, f"{pod.trouble}: {words}", policy.image_pull_grace)
+    if pod.trouble in _CONFIG:
+        return Cause(FailureReason.CONTAINER_CONFIG, f"{pod.trouble}: {words}", policy.container_config_grace)
+    if pod.trouble and not pod.running and pod.scheduled and pod.trouble not in _EVICTED:
+        return Cause(FailureReason.CRASH_LOOP, f"{pod.trouble}: {words}", policy.crash_loop_grace)
+    if pod.scheduled and not pod.running:
+        return _preparing(facts, pod, world, policy)
+    return None
+
+
+def _unschedulable(facts: Facts, words: str, world: World, policy: Policy) -> Cause:
+    """A cluster autoscaler that adds a machine gets the time for it; one that will not add any leaves nothing to wait for."""
+    since = (facts.pod.first_seen if facts.pod else 0.0) - _SLACK
+    events = [event for reason in _PROMISES if (event := _told(world, f"Pod/{facts.name}", reason, since))]
+    promise = max(events, key=lambda event: event.seen_at, default=None)
+    refusal = _told(world, f"Pod/{facts.name}", "NotTriggerScaleUp", since)
+    if promise is not None and (refusal is None or refusal.seen_at <= promise.seen_at):
+        return Cause(FailureReason.UNSCHEDULABLE, words, policy.scale_up_grace, promise.seen_at)
+    if refusal is not None:
+        hopeless = min(policy.unschedulable_grace, _HOPELESS)
+        return Cause(FailureReason.UNSCHEDULABLE, f"{words} (cluster autoscaler: {refusal.message})", hopeless)
+    return Cause(FailureReason.UNSCHEDULABLE, words, policy.unschedulable_grace)
+
+
+def _preparing(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
+    since = pod.first_seen - _SLACK
+    events = [event for reason in _PREPARING if (event := _told(world, f"Pod/{facts.name}", reason, since))]
+    if not events:
+        return None
+    event = max(events, key=lambda each: each.seen_at)
+    return Cause(FailureReason.CONTAINER_CONFIG, f"{event.reason}: {event.message}", policy.container_config_grace)
+
+
+def evicted(pod: Pod) -> bool:
+    """Kubernetes itself took it away, with a word for it."""
+    return pod.trouble in _EVICTED
+
+
+def _told(world: World, about: str, reason: str, since: float) -> KubeEvent | None:
+    of_object: Mapping[str, KubeEvent] = world.events.get(about, {})
+    event = of_object.get(reason)
+    return event if event is not None and event.seen_at >= since else None

@@ -1,0 +1,83 @@
+"""What stands between a wish and the target: an operator's hold, and the breaker of a group that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from copilot.model import Phase
+from copilot.plan.breaker import CLOSED, Breaker, failed, turned
+from copilot.plan.facts import Facts
+from copilot.plan.policy import Policy
+from copilot.plan.world import AT_REST, Outcome, Track, What, World
+
+_BEING_CLEANED = frozenset({Phase.FAILED, Phase.RELEASING})
+HELD = "held: an operator holds the group by the annotation slurmctld-copilot/hold on its target"
+
+
+def waits_for_scaling(facts: Facts) -> bool:
+    """A start for which nothing has been done yet: neither a pod nor a target that asks for one."""
+    if not facts.wanted or facts.covered or facts.pod is not None or facts.up:
+        return False
+    return (facts.powering_up or facts.overruled) and (facts.track is None or facts.track.failure is None)
+
+
+def breakers(world: World, looks: Sequence[Facts]) -> dict[str, Breaker]:
+    """The breakers with which this decision begins, perhaps half-open. Closed ones without a failure are left out."""
+    found = {group: breaker for group, breaker in world.breakers.items() if breaker != CLOSED and group in world.groups}
+    opened = {group for group, breaker in found.items() if breaker.open}
+    if not opened:
+        return found
+    mine: dict[str, list[Facts]] = {group: [] for group in opened}
+    for facts in looks:
+        if (group := facts.member.group.name) in opened:
+            mine[group].append(facts)
+    unclean = {
+        world.members[name].group.name
+        for name, track in world.tracks.items()
+        if track.failure is not None and track.phase in _BEING_CLEANED and name in world.members
+    }
+    for group, of_group in mine.items():
+        breaker = found[group]
+        waiting = sorted((facts for facts in of_group if waits_for_scaling(facts)), key=lambda facts: facts.member.index)
+        found[group] = turned(
+            breaker,
+            (facts.name for facts in waiting),
+            trying=any(facts.name == breaker.probe and _tries(facts) for facts in of_group),
+            unclean=group in unclean,
+            now=world.now,
+        )
+    return found
+
+
+def _tries(probe: Facts) -> bool:
+    return probe.wanted and (probe.track is None or probe.track.failure is None)
+
+
+def withheld(facts: Facts, now: Mapping[str, Breaker]) -> Breaker | None:
+    """The open breaker that a node's start waits for."""
+    breaker = now.get(facts.member.group.name)
+    if breaker is None or not breaker.open or breaker.probe == facts.name or not waits_for_scaling(facts):
+        return None
+    return breaker
+
+
+def after(now: Mapping[str, Breaker], outcomes: Iterable[Outcome], at: float, policy: Policy) -> dict[str, Breaker]:
+    """The breakers after what happened in this decision: a success closes, failed starts are counted."""
+    found = dict(now)
+    lost: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if outcome.what is What.UP:
+            found.pop(outcome.group, None)
+        elif outcome.what is What.FAILED and outcome.reason is not None and _of_a_start(outcome.track):
+            lost.setdefault(outcome.group, []).append(outcome)
+    for group, failures in lost.items():
+        last = failures[-1]
+        assert last.reason is not None
+        names = [outcome.node for outcome in failures]
+        found[group] = failed(found.get(group, CLOSED), names, last.reason, last.message, at, policy)
+    return found
+
+
+def _of_a_start(track: Track) -> bool:
+    """Not the loss of a node that was up. What ResumeTimeout ended is at rest already."""
+    return track.phase in AT_REST or (track.requested_at is not None and track.up_at is None)
