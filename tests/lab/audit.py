@@ -59,7 +59,8 @@ class Audit:
         self.violations: list[str] = []
         self.jobs: dict[int, tuple[str, ...]] = {}
         self._may_restart: set[int] = set()
-        self.ended: list[str] = []
+        # when (seconds of the loop's clock), which node, how many job steps were in it
+        self.stops: list[tuple[float, str, int]] = []
         self.unchecked = 0
         self._excused: set[str] = set()
         self._hinted: set[str] = set()
@@ -101,8 +102,8 @@ class Audit:
 
     async def before_stop(self, name: str) -> None:
         """A container is about to be ended: is there a job in it?"""
-        self.ended.append(name)
         steps = steps_in(pid) if (pid := self._slurm.node_pid(name)) else []
+        self.stops.append((asyncio.get_running_loop().time(), name, len(steps)))
         if name in self._excused:
             self._excused.discard(name)
         elif steps or not self._slurm.namespaces:

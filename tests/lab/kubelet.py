@@ -101,10 +101,16 @@ class Kubelet:
         self._behaviours[pattern] = behaviour
         self._changed.set()
 
+    def runs(self, name: str) -> bool:
+        """Whether a pod of that name has a container that runs, or is being started or stopped."""
+        return any(life.pod["metadata"]["name"] == name and life.running for life in self._lives.values())
+
     async def restart_container(self, name: str) -> None:
-        """The container of a running pod dies and is started again; restartCount goes up, the pod stays."""
+        """The container of a running pod dies and is started again; restartCount goes up, the pod stays. Nothing if it ends meanwhile."""
         life = next(life for life in self._lives.values() if life.pod["metadata"]["name"] == name and life.running)
         async with life.lock:
+            if not life.running:
+                return
             await self._stop(name)
             life.restarts += 1
             await self._tell(life, pod_status.crashing(life.restarts))
@@ -115,6 +121,8 @@ class Kubelet:
         """Ends a running pod as a kubelet short of memory does: the container stops, the phase is Failed with reason Evicted."""
         life = next(life for life in self._lives.values() if life.pod["metadata"]["name"] == name and life.running)
         async with life.lock:
+            if not life.running:
+                return
             await self._stop(name)
             life.running = False
             await self._tell(life, pod_status.evicted())
