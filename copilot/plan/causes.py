@@ -15,6 +15,8 @@ from copilot.plan.world import Track, World
 _STANDS = 600.0
 # An Event's time has whole seconds, and the server's clock may be a little behind ours.
 _SLACK = 2.0
+# How long a controller may take to make a pod before that is worth a word.
+_MAKING = 10.0
 # Without a machine to come there is no reason to wait for one.
 _HOPELESS = 10.0
 _LONGEST = 240  # characters of a message that are told
@@ -110,12 +112,10 @@ def _without_pod(facts: Facts, track: Track, world: World, policy: Policy) -> Ca
     event = _told(world, f"{_SET[group.target.kind]}/{group.target.name}", "FailedCreate", since)
     if event is not None:
         return _refused(event.message, policy)
-    # It may never have needed a pod from us (found covered), so it is the trouble's own time that counts.
-    return Cause(
-        FailureReason.API_ERROR,
-        f"no pod was made for it and no Event says why: does the controller of {group.target} run?",
-        policy.api_error_grace,
-    )
+    if track.scaled_at is None or world.now - track.scaled_at < _MAKING:
+        return None
+    words = f"no pod was made for it and no Event says why: does the controller of {group.target} run?"
+    return Cause(FailureReason.API_ERROR, words, max(0.0, policy.api_error_grace - _MAKING))
 
 
 def _refused(message: str, policy: Policy) -> Cause:
@@ -128,7 +128,7 @@ def _refused(message: str, policy: Policy) -> Cause:
 
 def _of_pod(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
     if pod.terminating:
-        if pod.ends_at is None:
+        if pod.ends_at is None or pod.ends_at > world.now:
             return None
         words = "its old pod is Terminating past its grace: is its host gone? delete the pod by force once the host is known to be off"
         return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace, pod.ends_at)

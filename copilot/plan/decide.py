@@ -211,7 +211,7 @@ class _Acts:
             reason, words = track.failure, track.message
         node = facts.node
         state, text = rules.GIVE_UP, f"{rules.OURS}{reason}: {words}"
-        if node is not None and not rules.may_be_forced(node):
+        if node is not None and not rules.may_be_forced(node) and "INVALID_REG" not in node.flags:
             state, text = rules.TAKE_DOWN, f"{text} (drained before: {node.reason})"
         elif node is not None and node.busy and not facts.powering_up:
             state = rules.TAKE_DOWN

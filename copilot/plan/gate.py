@@ -18,7 +18,15 @@ def waits_for_scaling(facts: Facts) -> bool:
     """A start for which nothing has been done yet: neither a pod nor a target that asks for one."""
     if not facts.wanted or facts.covered or facts.pod is not None or facts.up:
         return False
-    return (facts.powering_up or facts.overruled) and (facts.track is None or facts.track.failure is None)
+    return (facts.powering_up or facts.overruled) and not _has_failed(facts)
+
+
+def _has_failed(facts: Facts) -> bool:
+    """This start has, and Slurm is being told. A hook that came since is about the next one."""
+    track, hint = facts.track, facts.hint
+    if track is None or track.phase is not Phase.FAILED:
+        return False
+    return hint is None or hint.received_at <= track.since
 
 
 def breakers(world: World, looks: Sequence[Facts]) -> dict[str, Breaker]:
@@ -42,15 +50,11 @@ def breakers(world: World, looks: Sequence[Facts]) -> dict[str, Breaker]:
         found[group] = turned(
             breaker,
             (facts.name for facts in waiting),
-            trying=any(facts.name == breaker.probe and _tries(facts) for facts in of_group),
+            trying=any(facts.name == breaker.probe and facts.wanted and not _has_failed(facts) for facts in of_group),
             unclean=group in unclean,
             now=world.now,
         )
     return found
-
-
-def _tries(probe: Facts) -> bool:
-    return probe.wanted and (probe.track is None or probe.track.failure is None)
 
 
 def withheld(facts: Facts, now: Mapping[str, Breaker]) -> Breaker | None:

@@ -164,7 +164,9 @@ class Loop:
         made = self._made = plan(world, self._policy)
         self._tracks = made.tracks
         self._announce(report.breakers(self._breakers, made.breakers, self.metrics))
-        self._breakers = made.breakers
+        if made.breakers != self._breakers:
+            self._breakers = made.breakers
+            self._wake.set()  # it takes effect with the next decision
         self._hints.confirm(self._view)
         self.groups.want(made.desired, world.pods.pods)
         self._teller.tell(made.updates)
