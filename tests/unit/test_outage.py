@@ -167,7 +167,7 @@ def bounded(asked: Counter[str], all_of: Running) -> None:
 
     Looks at a slurmctld that answers are no retries: one a second while nodes come, and one after each hook and each update.
     """
-    assert asked["show"] <= HOUR + HOUR / 10 + asked["update"]
+    assert asked["show"] <= 1.25 * HOUR
     assert asked["update"] <= HOUR / 5
     assert asked.total() - asked["show"] - asked["update"] <= HOUR
     events = Counter(line["event"] for line in all_of.lines)
