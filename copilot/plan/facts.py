@@ -97,7 +97,12 @@ def steady(world: World, name: str) -> Track | None:
     node, pod = world.slurm.nodes.get(name) if world.slurm is not None else None, world.pods.pods.get(name)
     if node is None or pod is None or pod.uid != track.pod_uid or pod.restarts > track.restarts or pod.terminating or ended(pod):
         return None
-    return track if node.up and track.spare_since is None and not node.reason else None
+    return track if node.up and track.spare_since is None and not node.reason and not unannounced(track) else None
+
+
+def unannounced(track: Track) -> bool:
+    """A start that no hook has told of yet, and that has not been counted as a lost one."""
+    return track.requested_at is not None and not track.hinted and not track.missed_counted
 
 
 def ended(pod: Pod) -> bool:

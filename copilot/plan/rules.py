@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copilot.model import UP_BASES, FailureReason, Node, Pod
 from copilot.plan.causes import evicted
-from copilot.plan.facts import Facts, ended, is_stale
+from copilot.plan.facts import Facts, ended, is_stale, unannounced
 from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, given_up, may_free
 from copilot.plan.world import Track, World
@@ -227,11 +227,11 @@ def _last_end(pod: Pod) -> str:
 def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     """Slurm waits, or has waited, for the node but no hook ever told us: its ResumeProgram call was lost.
 
-    A hook may be a little later than the view that shows its node POWERING_UP, hence the grace; a node that is up has had its time.
+    A hook may be later than the view that shows its node POWERING_UP, and even than its registration, hence the grace.
     """
-    if track.hinted or track.missed_counted or track.requested_at is None or world.slurm is None:
+    if not unannounced(track) or track.requested_at is None or world.slurm is None:
         return False
-    return facts.up or (facts.powering_up and world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace)
+    return (facts.up or facts.powering_up) and world.slurm.taken_at - track.requested_at >= policy.missed_hook_grace
 
 
 def judged(facts: Facts, track: Track, world: World, policy: Policy) -> bool:

@@ -173,3 +173,33 @@ def test_the_pace_is_fast_only_while_a_running_pod_is_about_to_register() -> Non
     assert small.look(after=10).pace is Pace.ACTIVE
     small.slurm("a-0", UP)
     assert small.look().pace is Pace.QUIET
+
+
+def test_a_hook_that_comes_after_its_node_has_registered_was_not_lost() -> None:
+    small = Small()
+    small.slurm("a-1", POWERING_UP)
+    small.look()
+    small.covers = frozenset({1})
+    small.pod("a-1")
+    small.look()
+    small.slurm("a-1", UP)
+    small.look()
+    small.hint("a-1")
+    small.look()
+    small.hints.clear()
+    small.look(60.0)
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 0
+
+
+def test_a_hook_that_never_comes_is_counted_once_although_its_node_is_up() -> None:
+    small = Small()
+    small.slurm("a-1", POWERING_UP)
+    small.look()
+    small.covers = frozenset({1})
+    small.pod("a-1")
+    small.slurm("a-1", UP)
+    small.look()
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 0
+    for _ in range(3):
+        small.look(30.0)
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
