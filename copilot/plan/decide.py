@@ -10,10 +10,11 @@ from copilot.model import FailureReason, Kind, Phase
 from copilot.plan import causes, gate, rules, spare
 from copilot.plan.advance import advance
 from copilot.plan.breaker import Breaker
-from copilot.plan.facts import Facts, facts_of, phase_of_start, steady
+from copilot.plan.facts import Facts, facts_of, phase_of_start, steady, unannounced
+from copilot.plan.pace import faster, pace_of
 from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish
-from copilot.plan.world import NodeUpdate, Outcome, Pace, Plan, PodDelete, Track, What, World, changed, window
+from copilot.plan.world import AT_REST, NodeUpdate, Outcome, Pace, Plan, PodDelete, Track, What, World, changed, window
 
 
 def plan(world: World, policy: Policy) -> Plan:
@@ -86,7 +87,7 @@ class _Acts:
         track = rule(facts, advance(facts, self.world, in_window), desired)
         if track is not None:
             self.tracks[facts.name] = track
-        self._hurry(facts, track)
+        self.pace = faster(self.pace, pace_of(facts, track, self.world, self.policy))
 
     def _wanted(self, facts: Facts, track: Track | None, desired: set[int]) -> Track | None:
         del desired  # it is in there
@@ -197,6 +198,9 @@ class _Acts:
             self._say(What.UNKNOWN, facts, track)
         if track is not None and track.failure is not None and before is not None and before.failure is None:
             self._say(What.FAILED, facts, track, track.failure, track.message)
+        if before is not None and before.phase not in AT_REST and before.up_at is not None and unannounced(before):
+            # it has come and goes again within the grace, and no hook ever told us
+            self._say(What.MISSED_HOOK, facts, before)
         released = before is not None and before.release_since is not None and (track is None or track.release_since is None)
         if released and before is not None and facts.wish in (Wish.RELEASE, Wish.OFF):
             self._say(What.OFF, facts, before)
@@ -230,23 +234,3 @@ class _Acts:
 
     def _say(self, what: What, facts: Facts, track: Track, reason: FailureReason | None = None, words: str = "") -> None:
         self.outcomes.append(Outcome(what, facts.name, facts.member.group.name, track, reason, words))
-
-    def _hurry(self, facts: Facts, track: Track | None) -> None:
-        """Moments count while a running pod is about to register, or while a loss waits for the view that confirms it."""
-        if track is not None and (self._registering(facts, track) or self._unconfirmed(track)):
-            self.pace = Pace.FAST
-        elif self.pace is Pace.QUIET and (facts.powering_up or facts.coming or facts.wish is Wish.RELEASE or self._hinted(facts)):
-            self.pace = Pace.ACTIVE
-
-    def _registering(self, facts: Facts, track: Track) -> bool:
-        if facts.up or not facts.wanted or track.running_at is None or track.requested_at is None:
-            return False
-        return self.world.now - track.running_at < self.policy.fast_for
-
-    def _unconfirmed(self, track: Track) -> bool:
-        return (
-            track.missing_since is not None and self.world.slurm is not None and self.world.slurm.taken_at <= track.missing_since
-        )
-
-    def _hinted(self, facts: Facts) -> bool:
-        return facts.wanted and facts.hint is not None and not facts.up

@@ -203,3 +203,17 @@ def test_a_hook_that_never_comes_is_counted_once_although_its_node_is_up() -> No
     for _ in range(3):
         small.look(30.0)
     assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
+
+
+def test_a_node_without_a_hook_that_goes_within_the_grace_is_counted_then() -> None:
+    small = Small()
+    small.slurm("a-1", POWERING_UP)
+    small.look()
+    small.covers = frozenset({1})
+    small.pod("a-1")
+    small.slurm("a-1", UP)
+    small.look()
+    small.slurm("a-1", POWERING_DOWN)
+    for _ in range(3):
+        small.look()
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
