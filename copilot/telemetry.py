@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import TextIO
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
 from copilot.model import FailureReason, Phase, Verb
@@ -22,6 +23,11 @@ NODE_BUCKETS = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 18
 CALL_BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30)
 # What a node passes on its way up; `node_stage_seconds` is the time spent until the stage was reached from the one before.
 STAGES = (Phase.SCALED, Phase.PENDING, Phase.SCHEDULED, Phase.RUNNING, Phase.UP)
+# Phases that a node should leave by itself: one that stays in them is stuck.
+PASSING = (Phase.REQUESTED, *STAGES[:-1], Phase.RELEASING)
+REPLICAS = ("wanted", "target", "pods")
+# Else every counter and histogram has one more series, with the time at which it was made, that nothing asks for.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class HookOutcome(StrEnum):
@@ -72,11 +78,34 @@ class Metrics:
         self._kube_errors = self._counter("kube_errors", "Failed requests to the API server.", "verb", "status")
         self._missed = self._counter("missed_hooks", "Nodes that Slurm powers up although no hook told us.")
         self._orphans = self._counter("orphans_removed", "Pods removed because Slurm has their node off.")
+        self._stale = self._counter("stale_pods_replaced", "Pods replaced because slurmctld would never hear their slurmd.")
+        self._drift = self._counter("drift_repaired", "Targets set back after others had changed what scales them.", "group")
         self._breaker = self._gauge("breaker_open", "1 while scaling up of the group is paused after failures.", "group")
+        self._held = self._gauge("held", "1 while an operator's annotation holds the group.", "group")
+        self._oldest = self._gauge(
+            "phase_oldest_timestamp_seconds",
+            "Since when the group's longest waiting node is in the phase; 0: none is.",
+            "group",
+            "phase",
+        )
+        self._view = self._gauge("slurm_last_view_timestamp_seconds", "When slurmctld last gave its nodes, as Unix time.")
+        self._watch = self._gauge("watch_open", "1 while what the API server told is kept up to date by a watch.", "resource")
         self._build = Info("slurm_copilot_build", "Versions.", registry=self.registry)
+        self._groups: set[str] = set()
         for verb in Verb:
             for outcome in HookOutcome:
                 self._hooks.labels(verb, outcome)
+
+    def _meet(self, group: str) -> None:
+        """A group's counters are there, at 0, before they count: an increase from nothing to 1 is none to Prometheus."""
+        if group not in self._groups:
+            self._groups.add(group)
+            self._ready.labels(group)
+            self._drift.labels(group)
+            for reason in FailureReason:
+                self._failures.labels(group, reason)
+            for outcome in PatchOutcome:
+                self._patches.labels(group, outcome)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"slurm_copilot_{name}", text, labels, registry=self.registry)
@@ -101,8 +130,15 @@ class Metrics:
 
     def nodes(self, group: str, phases: Mapping[Phase, int]) -> None:
         """Nodes of the group by phase; phases left out have none."""
+        self._meet(group)
         for phase in Phase:
             self._nodes.labels(group, phase).set(phases.get(phase, 0))
+
+    def oldest(self, group: str, ages: Mapping[Phase, float]) -> None:
+        """How long, in seconds, the longest waiting node has been in each of the PASSING phases; phases left out have none."""
+        now = time.time()
+        for phase in PASSING:
+            self._oldest.labels(group, phase).set(now - ages[phase] if phase in ages else 0)
 
     def ready(self, group: str, seconds: float, nodes: int = 1) -> None:
         """Nodes that have registered, `seconds` after they were asked for."""
@@ -125,7 +161,7 @@ class Metrics:
 
     def replicas(self, group: str, *, wanted: int, target: int, pods: int) -> None:
         """The three numbers that agree when all is quiet."""
-        for kind, count in (("wanted", wanted), ("target", target), ("pods", pods)):
+        for kind, count in zip(REPLICAS, (wanted, target, pods), strict=True):
             self._replicas.labels(group, kind).set(count)
 
     def reconciled(self, seconds: float, *, ok: bool) -> None:
@@ -141,7 +177,7 @@ class Metrics:
             self._scontrol_errors.inc()
 
     def kube(self, verb: str, seconds: float, error: str = "") -> None:
-        """One request to the API server has ended. `error`: empty, an HTTP status, or `timeout` or `network`."""
+        """One request to the API server has ended. `error`: empty, an HTTP status, or a word for none: see docs/metrics.md."""
         self._kube.labels(verb).observe(seconds)
         if error:
             self._kube_errors.labels(verb, error).inc()
@@ -154,15 +190,36 @@ class Metrics:
         """Pods removed because Slurm has their nodes off."""
         self._orphans.inc(pods)
 
+    def stale_replaced(self, pods: int) -> None:
+        """Pods deleted because they are older than the resume request, or their slurmd has no `-b`."""
+        self._stale.inc(pods)
+
+    def drift_repaired(self, group: str) -> None:
+        """A patch was accepted that wants what the target had said before: somebody else had changed it."""
+        self._drift.labels(group).inc()
+
     def breaker(self, group: str, *, is_open: bool) -> None:
         """Whether scaling up of the group is paused."""
         self._breaker.labels(group).set(is_open)
 
+    def held(self, group: str, *, is_held: bool) -> None:
+        """Whether an operator holds the group."""
+        self._held.labels(group).set(is_held)
+
+    def viewed(self) -> None:
+        """slurmctld has given its node table."""
+        self._view.set_to_current_time()
+
+    def watch(self, resource: str, is_open: Callable[[], bool]) -> None:
+        """A collection that is watched: `pods`, or a Kind. `is_open` is asked at each scrape, because a broken watch says nothing itself."""
+        self._watch.labels(resource).set_function(is_open)
+
     def forget(self, group: str) -> None:
         """The group is gone: its gauges must not stay as they were last. Counters and histograms may."""
-        for gauge, words in ((self._nodes, list(Phase)), (self._replicas, ["wanted", "target", "pods"])):
+        for gauge, words in ((self._nodes, Phase), (self._replicas, REPLICAS), (self._oldest, PASSING)):
             _remove(gauge, ((group, word) for word in words))
-        _remove(self._breaker, [(group,)])
+        for gauge in (self._breaker, self._held):
+            _remove(gauge, [(group,)])
 
 
 _ACTIONS = frozenset({*Verb, "wait", "status"})

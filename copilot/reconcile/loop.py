@@ -82,6 +82,7 @@ class Loop:
         if self._view is None or self._view.nodes.keys() != view.nodes.keys():
             self.groups.place(view.nodes, anew=True)
         self._view, self._active = view, active(view)
+        self.metrics.viewed()
         self.problems.pop("slurm", None)
         self._wake.set()
 

@@ -102,6 +102,8 @@ def _count(outcome: Outcome, metrics: Metrics) -> None:
         metrics.missed_hooks(1)
     elif outcome.what is What.ORPHAN:
         metrics.orphans_removed(1)
+    elif outcome.what is What.STALE:
+        metrics.stale_replaced(1)
 
 
 def stages(track: Track) -> dict[str, float]:
@@ -124,15 +126,20 @@ def _durations(tracks: list[Track]) -> dict[str, Any]:
 
 
 def gauges(world: World, desired: Mapping[str, frozenset[int]], metrics: Metrics) -> None:
-    """Nodes by phase and the three replica numbers of every group."""
+    """Nodes by phase, how long the longest is in it, the three replica numbers, breaker and hold of every group."""
     phases: dict[str, Counter[Phase]] = {name: Counter() for name in world.groups}
+    ages: dict[str, dict[Phase, float]] = {name: {} for name in world.groups}
     for name, track in world.tracks.items():
-        phases[world.members[name].group.name][track.phase] += 1
+        group = world.members[name].group.name
+        phases[group][track.phase] += 1
+        ages[group][track.phase] = max(world.now - track.since, ages[group].get(track.phase, 0.0))
     totals = Counter(member.group.name for member in world.members.values())
     pods = Counter(world.members[name].group.name for name in world.pods.pods)
     for group, counted in phases.items():
         counted[Phase.OFF] = totals[group] - counted.total() + counted[Phase.OFF]
         metrics.nodes(group, counted)
+        metrics.oldest(group, ages[group])
+        metrics.held(group, is_held=group in world.held)
         metrics.breaker(group, is_open=group in world.breakers and world.breakers[group].open)
         metrics.replicas(group, wanted=len(desired.get(group, ())), target=len(world.covers.get(group, ())), pods=pods[group])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import signal
 from collections.abc import Callable, Coroutine
@@ -86,6 +87,9 @@ class _Daemon:
             on_change=self._pods_changed,
         )
         self._targets = {kind: self._target_reflector(kind) for kind in map(Kind, settings.targets)}
+        metrics.watch("pods", functools.partial(_is_open, self._pods))
+        for kind, reflector in self._targets.items():
+            metrics.watch(kind, functools.partial(_is_open, reflector))
 
     def _target_reflector(self, kind: Kind) -> Reflector[Object]:
         return Reflector(
@@ -216,6 +220,11 @@ class _Daemon:
                 )
         except TimeoutError:
             _log.warning("stopped_before_target_was_patched", cure="the next start finds the nodes in Slurm's state")
+
+
+def _is_open(reflector: Reflector[Any]) -> bool:
+    """Also of a kind that the cluster does not have: there is nothing to be missed."""
+    return reflector.state in (State.SYNCED, State.ABSENT)
 
 
 async def _patiently(ask: Callable[[], Coroutine[Any, Any, Any]], failure: type[Exception]) -> Any:

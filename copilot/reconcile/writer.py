@@ -15,7 +15,7 @@ from copilot import targets
 from copilot.config import Settings
 from copilot.hostlist import fold
 from copilot.kube import Conflict, Kube, KubeError, Refused, Unavailable
-from copilot.model import Target, TargetRef
+from copilot.model import Kind, Target, TargetRef
 from copilot.reconcile.orders import ORDER_GRACE, Orders
 from copilot.telemetry import Metrics, PatchOutcome
 
@@ -150,8 +150,15 @@ class Writer:
         if not targets.says(self.ref.kind, obj, wanted):
             words = "the server took the patch but did not keep it: check the version of the target's API (reserveOrdinals needs v1beta1)"
             return self._failed(PatchOutcome.REJECTED, Refused(words), failures, at_least=_IGNORED_PAUSE)
+        self._count_drift(wanted)
         self._accepted(wanted, self._patched_at - began)
         return 0.0
+
+    def _count_drift(self, wanted: Wanted) -> None:
+        """A target that had said what is still wanted was changed by somebody else. A SlurmCluster's operator clears its lists by rights."""
+        if wanted == self._said and self.ref.kind is not Kind.SLURM_CLUSTER:
+            for group in wanted:
+                self._metrics.drift_repaired(group)
 
     def _accepted(self, wanted: Wanted, seconds: float) -> None:
         self._said, self.problem = wanted, ""

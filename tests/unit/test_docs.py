@@ -13,13 +13,11 @@ from typing import Any
 
 import pytest
 import yaml
-from prometheus_client.metrics import MetricWrapperBase
 
 from copilot import __version__, config, targets
 from copilot.config import Settings
-from copilot.model import FailureReason, Kind, Phase, Verb
+from copilot.model import Kind
 from copilot.plan import What
-from copilot.telemetry import STAGES, HookOutcome, Metrics, PatchOutcome
 from tests.lab.slurm_conf import DEFAULT_WORKERS, Network, render
 from tests.unit.documents import TREE, anchors, blocks, examples, links, read, table, words
 
@@ -42,37 +40,6 @@ def test_links_lead_somewhere(document: str) -> None:
 
 def test_every_setting_is_told() -> None:
     assert config.reference() in README
-
-
-def metrics_table() -> str:
-    """As the README must have it. Label names are known to the metric alone, until it has a value."""
-    rows = ["| metric | type | labels | what it tells |", "| --- | --- | --- | --- |"]
-    for metric in vars(Metrics()).values():
-        if isinstance(metric, MetricWrapperBase):
-            (family,) = metric.describe()
-            name = family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
-            names = metric._labelnames or {"info": ("version", "slurm_version")}.get(family.type, ())
-            labels = ", ".join(f"`{label}`" for label in names) or "none"
-            rows.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
-    return "\n".join(rows) + "\n"
-
-
-def test_every_metric_is_told() -> None:
-    assert metrics_table().count("\n| `slurm_copilot_") > 10
-    assert metrics_table() in README
-
-
-def test_every_label_value_is_told() -> None:
-    told = {label: set(words(values)) for label, values in table(README, "label")}
-    assert told == {
-        "`phase`": set(Phase),
-        "`stage`": set(STAGES),
-        "`reason`": set(FailureReason),
-        "`kind`": {"wanted", "target", "pods"},
-        "`action`": {*Verb, "wait", "status", "other"},
-        "`outcome` of a hook": set(HookOutcome),
-        "`outcome` of a patch": set(PatchOutcome),
-    }
 
 
 def test_every_kind_of_target_is_told() -> None:

@@ -90,6 +90,13 @@ def test_every_metric_has_its_name() -> None:
     metrics.missed_hooks(2)
     metrics.orphans_removed(1)
     metrics.breaker("cpu", is_open=True)
+    metrics.held("cpu", is_held=True)
+    metrics.stale_replaced(2)
+    metrics.drift_repaired("cpu")
+    metrics.watch("pods", lambda: True)
+    metrics.watch("kruise", lambda: False)
+    metrics.oldest("cpu", {Phase.PENDING: 100.0})
+    metrics.viewed()
     expected = {
         ("build_info", (("slurm_version", "22.05.8"), ("version", "0.1.0"))): 1,
         ("hook_requests_total", (("action", "resume"), ("outcome", "accepted"))): 1,
@@ -113,10 +120,23 @@ def test_every_metric_has_its_name() -> None:
         ("missed_hooks_total", ()): 2,
         ("orphans_removed_total", ()): 1,
         ("breaker_open", (("group", "cpu"),)): 1,
+        ("held", (("group", "cpu"),)): 1,
+        ("stale_pods_replaced_total", ()): 2,
+        ("drift_repaired_total", (("group", "cpu"),)): 1,
+        ("watch_open", (("resource", "pods"),)): 1,
+        ("watch_open", (("resource", "kruise"),)): 0,
+        ("phase_oldest_timestamp_seconds", (("group", "cpu"), ("phase", "running"))): 0,
+        ("node_failures_total", (("group", "cpu"), ("reason", "evicted"))): 0,
     }
     found = {key: metrics.registry.get_sample_value(f"slurm_copilot_{key[0]}", dict(key[1])) for key in expected}
     assert found == expected
-    assert (metrics.registry.get_sample_value("slurm_copilot_reconcile_last_success_timestamp_seconds") or 0) > 1.7e9
+    value = metrics.registry.get_sample_value
+    reconciled, viewed = (
+        value(f"slurm_copilot_{name}_timestamp_seconds") or 0 for name in ("reconcile_last_success", "slurm_last_view")
+    )
+    assert 1.7e9 < reconciled <= viewed
+    pending = value("slurm_copilot_phase_oldest_timestamp_seconds", {"group": "cpu", "phase": "pending"}) or 0
+    assert 1.7e9 < pending <= viewed - 99
     assert b"process_resident_memory_bytes" in generate_latest(metrics.registry)
 
 
@@ -132,10 +152,18 @@ def test_buckets_reach_from_a_tenth_of_a_second_to_half_an_hour() -> None:
 def test_a_group_that_is_gone_leaves_no_gauges_behind() -> None:
     metrics = Metrics()
     metrics.nodes("cpu", {Phase.UP: 2})
-    metrics.forget("cpu")
-    metrics.forget("cpu")
-    text = generate_latest(metrics.registry).decode()
-    assert 'group="cpu"' not in text
+    metrics.oldest("cpu", {Phase.PENDING: 3.0})
+    metrics.replicas("cpu", wanted=2, target=2, pods=2)
+    metrics.breaker("cpu", is_open=True)
+    metrics.held("cpu", is_held=True)
+    for times in (5, 0, 0):
+        gauges = {
+            family.name
+            for family in metrics.registry.collect()
+            if family.type == "gauge" and any(sample.labels.get("group") == "cpu" for sample in family.samples)
+        }
+        assert len(gauges) == times
+        metrics.forget("cpu")
 
 
 def test_no_metric_has_a_node_label() -> None:

@@ -69,7 +69,8 @@ class Server(Kube):
 class Bench:
     def __init__(self) -> None:
         self.server = Server()
-        self.writer = Writer(REF, self.server, Settings(), asyncio.get_running_loop().time, Metrics(), lambda: True)
+        self.metrics = Metrics()
+        self.writer = Writer(REF, self.server, Settings(), asyncio.get_running_loop().time, self.metrics, lambda: True)
         self.writer.observe(self.server.object)
         self.running = asyncio.create_task(self.writer.run())
 
@@ -114,6 +115,23 @@ async def test_somebody_elses_edit_is_read_and_corrected(bench: Bench) -> None:
     bench.want(0, 1, 2)
     await asyncio.sleep(1)
     assert bench.replicas == 3
+
+
+async def test_what_others_changed_and_we_set_back_is_counted(bench: Bench) -> None:
+    """Our own changes of mind are not."""
+
+    def repaired() -> float:
+        return bench.metrics.registry.get_sample_value("slurm_copilot_drift_repaired_total", {"group": "a"}) or 0
+
+    for wish in ((0, 1), (0, 1, 2), (0, 1)):
+        bench.want(*wish)
+        await asyncio.sleep(1)
+    assert (len(bench.server.patches), repaired()) == (3, 0)
+    bench.server.edit(1)
+    bench.writer.observe(bench.server.object)
+    bench.want(0, 1)
+    await asyncio.sleep(1)
+    assert (bench.replicas, repaired()) == (2, 1)
 
 
 async def test_a_patch_whose_answer_was_lost_is_not_repeated_blindly(bench: Bench) -> None:
