@@ -33,11 +33,10 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
 
 async def test_a_hook_that_fails_while_the_copilot_is_there(lab: Cluster) -> None:
     """It finds out by itself what it was not told, and counts it."""
-    with instead(lab, "slurm-resume.sh", "exit 1"):
+    with instead(lab, "slurm-resume.sh", "exit 1"), instead(lab, "slurm-suspend.sh", "exit 1"):
         await lab.run_job("--nodelist=cpu-0")
-    await lab.copilot.until_logged("missed_hook", nodes="cpu-0")
-    assert await lab.copilot.metric("slurm_copilot_missed_hooks_total") == 1
-    with instead(lab, "slurm-suspend.sh", "exit 1"):
+        await lab.copilot.until_logged("missed_hook", nodes="cpu-0")
+        assert await lab.copilot.metric("slurm_copilot_missed_hooks_total") == 1
         await lab.settle(off=["cpu-0"])
     assert not lab.copilot.log("hook", action="suspend")
 
