@@ -119,6 +119,8 @@ class _Acts:
             self._say(What.REQUESTED, facts, track)
         if track.up_at is not None and (before is None or before.up_at is None):
             self._say(What.UP, facts, track)
+            if address := rules.elsewhere(facts):
+                self._say(What.ELSEWHERE, facts, track, words=address)
         if rules.missed(facts, track, self.world, self.policy):
             track = replace(track, missed_counted=True)
             self._say(What.MISSED_HOOK, facts, track)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
+
 from copilot.model import UP_BASES, FailureReason, Node, Pod
 from copilot.plan.causes import evicted
 from copilot.plan.facts import Facts, ended, is_stale, unannounced
@@ -161,6 +163,21 @@ def may_fail(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     if node is None or not facts.powering_up or not judged(facts, track, world, policy):
         return False
     return may_be_forced(node) or "INVALID_REG" in node.flags
+
+
+def elsewhere(facts: Facts) -> str:
+    """Both addresses, where slurmd registered from another one than its pod's: slurmctld then talks to something else (slurm-operator #88).
+
+    Slurm keeps a name where no slurmd has told it an address: that one resolves to whatever DNS says.
+    """
+    node, pod = facts.node, facts.pod
+    if node is None or pod is None or not pod.ip or not node.address or node.address == pod.ip:
+        return ""
+    try:
+        ip_address(node.address)
+    except ValueError:
+        return ""
+    return f"slurmctld has {node.address}, the pod has {pod.ip}: check hostNetwork, NodeAddr and cloud_reg_addrs"
 
 
 def reason_is_old(facts: Facts) -> bool:

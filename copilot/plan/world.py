@@ -146,6 +146,7 @@ class What(Enum):
     TROUBLE = "node_cannot_start"
     SPARE = "node_released_with_job"
     PAUSED = "node_waits_for_breaker"
+    ELSEWHERE = "node_address_is_not_its_pods"
 
 
 @dataclass(frozen=True, slots=True)

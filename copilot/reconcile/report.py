@@ -31,7 +31,7 @@ _EVENTS = {
     What.SPARE: "NodeReleased",
 }
 _BREAKER_CURE = "mend the cause; one node is tried after each pause, and the first that registers lets all start again"
-_SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN, What.TROUBLE})
+_SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN, What.TROUBLE, What.ELSEWHERE})
 
 
 def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, str]]:
@@ -47,7 +47,9 @@ def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, 
     for (what, group, reason, message), batch in batches.items():
         fields: dict[str, Any] = {"group": group, "nodes": fold(outcome.node for outcome in batch), "count": len(batch)}
         if reason:
-            fields.update(reason=reason, message=message)
+            fields["reason"] = reason
+        if message:
+            fields["message"] = message
         requests = sorted({outcome.track.request_id for outcome in batch if outcome.track.request_id})
         if requests:
             fields["request_id"] = requests[0] if len(requests) == 1 else requests

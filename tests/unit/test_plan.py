@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from copilot.model import Phase, Verb
 from copilot.plan import Pace, Plan, What
-from tests.unit.worlds import BUSY, COMING, POWERING_DOWN, POWERING_UP, UP, Small
+from tests.unit.worlds import BUSY, COMING, POWERING_DOWN, POWERING_UP, UP, Small, node
 
 
 def updates(made: Plan) -> dict[str, tuple[str, ...]]:
@@ -217,3 +219,16 @@ def test_a_node_without_a_hook_that_goes_within_the_grace_is_counted_then() -> N
     for _ in range(3):
         small.look()
     assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
+
+
+@pytest.mark.parametrize(("address", "told"), [("10.0.0.9", True), ("10.0.0.5", False), ("a-1", False), ("", False)])
+def test_a_node_that_registers_from_elsewhere_is_told(address: str, told: bool) -> None:
+    small = Small()
+    small.hint("a-1")
+    small.slurm("a-1", POWERING_UP)
+    small.look()
+    small.covers = frozenset({1})
+    small.pod("a-1", ip="10.0.0.5")
+    small.states["a-1"] = replace(node("a-1", UP), address=address)
+    small.look()
+    assert ((What.ELSEWHERE, "a-1") in small.said) is told
