@@ -1,9 +1,10 @@
 """The end-to-end tier: everything real but the kubelet, for one Slurm version and one API server, named by COPILOT_SLURM and
 COPILOT_KUBERNETES. Run it inside tests/lab/isolated.
 
-A module starts one cluster (its fixture `cluster`); each test takes it as `lab`, which afterwards must be at rest with all sides in
-agreement, and with no job harmed. What does not depend on the API server is marked `any_api` and runs with the embedded one only; `any_slurm`
-likewise with 22.05 only; `embedded` needs what only the embedded one can do.
+A module starts one cluster (its fixture `cluster`); each test takes it as `lab`, in which every node is off and nothing is left of the test
+before. Afterwards all sides must agree, and no job be harmed. After a test that failed the cluster is made anew, so that one failure stays
+one. What does not depend on the API server is marked `any_api` and runs with the embedded one only; `any_slurm` likewise with 22.05 only;
+`embedded` needs what only the embedded one can do.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ import pytest_asyncio
 
 from tests.lab.cluster import Cluster
 from tests.lab.kubelet import GOOD
+from tests.lab.rest import rest
+from tests.lab.slurm_conf import slurmctld_parameters
 
 SLURM = os.environ.get("COPILOT_SLURM", "22.05")
 KUBERNETES: Literal["embedded", "real"] = "real" if os.environ.get("COPILOT_KUBERNETES") == "real" else "embedded"
@@ -28,7 +31,11 @@ MARKS = {
     "any_slurm": "does not depend on the Slurm version",
     "embedded": "needs faults that only the embedded API server has",
 }
+# slurmctld's parameters: suspended nodes are left as they were (drained, say), or, as recommended, made idle.
+LEFT_AS_THEY_ARE = slurmctld_parameters(SLURM, "power_save_interval=1")
+MADE_IDLE = slurmctld_parameters(SLURM, "power_save_interval=1", "idle_on_node_suspend")
 _FAILED: pytest.StashKey[bool] = pytest.StashKey()
+_BROKEN: pytest.StashKey[bool] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,14 +80,30 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
 @pytest_asyncio.fixture(loop_scope="module")
 async def lab(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     """The module's cluster; what a test did to it must have come to rest."""
+    module = request.node.parent
+    if module.stash.get(_BROKEN, False):
+        await _anew(cluster)
+    module.stash[_BROKEN] = True  # until this test has ended well
+    await rest(cluster)
     yield cluster
     cluster.kubelet.behave("*", GOOD)
-    cluster.containers.release()
+    cluster.containers.mend()
     if not request.node.stash.get(_FAILED, False):
         await cluster.settle()
         await cluster.audit.assert_clean()
+        module.stash[_BROKEN] = False
 
 
-def make(folder: Path, **given: Any) -> Cluster:
-    """A cluster of this run's combination."""
-    return Cluster(SLURM, folder, kubernetes=KUBERNETES, **given)
+async def _anew(cluster: Cluster) -> None:
+    """Whatever the parts of a broken cluster say at their end: that it is broken has been told."""
+    try:
+        await cluster.anew()
+    except Exception as error:  # noqa: BLE001 - a part may end with any
+        print(f"the cluster that a test had broken ended with {type(error).__name__}: {error}")
+        await cluster.anew()
+
+
+def make(folder: Path, options: Mapping[str, str | None] | None = None, **given: Any) -> Cluster:
+    """A cluster of this run's combination, in which slurmctld looks every second for nodes to resume or suspend (10 s by default)."""
+    merged = {"SlurmctldParameters": MADE_IDLE, **(options or {})}
+    return Cluster(SLURM, folder, kubernetes=KUBERNETES, options=merged, unhurried=True, **given)

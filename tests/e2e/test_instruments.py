@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.conftest import make
+from tests.e2e.pace import until_there
 from tests.lab.cluster import NAMESPACE, Cluster
 from tests.lab.endpoint import resource
 
@@ -27,6 +28,7 @@ async def test_a_pod_taken_from_under_a_job_is_seen(lab: Cluster) -> None:
     await lab.admin.delete(resource("v1", "pods", NAMESPACE, "cpu-0"))
     await lab.slurm.wait_for("the job to be requeued", lambda: lab.slurm.job(job), lambda seen: seen.get("Restarts") == "1")
     await lab.slurm.run("scancel", str(job))
+    await lab.slurm.wait_job(job, "CANCELLED")
     with pytest.raises(AssertionError) as caught:
         await lab.audit.assert_clean()
     assert "the container of cpu-0 was ended with 1 slurmstepd in it" in str(caught.value)
@@ -40,11 +42,11 @@ async def test_replicas_beyond_what_slurm_wants_are_seen(lab: Cluster) -> None:
     with pytest.raises(AssertionError, match=r"cpu asked for \[7, 8\] when Slurm wanted .*: \[7, 8\] too much"):
         await lab.audit.assert_clean()
     await lab.settle(off=["cpu-7", "cpu-8"])
-    lab.containers.mute.clear()
 
 
 async def test_what_does_not_agree_is_named(lab: Cluster) -> None:
-    job = await lab.sbatch("--nodelist=cpu-2", wrap=f"while [ ! -e {lab.folder}/enough ]; do sleep 0.1; done")
+    done = lab.folder / "done"
+    job = await lab.sbatch("--nodelist=cpu-2", wrap=until_there(done))
     await lab.slurm.wait_job(job, "RUNNING")
     await lab.settle(up=["cpu-2"])
     with pytest.raises(AssertionError, match=r"cpu-2 is (ALLOCATED\+CLOUD|CLOUD\+MIXED), wanted off"):
@@ -52,13 +54,27 @@ async def test_what_does_not_agree_is_named(lab: Cluster) -> None:
     lab.copilot.freeze()
     try:
         await lab.slurm.start_node("cpu-5")
+        await lab.slurm.wait_node("cpu-5", "IDLE", without=["POWERED_DOWN", "NOT_RESPONDING"])
         with pytest.raises(AssertionError) as caught:
-            await lab.settle(seconds=3)
+            await lab.settle(seconds=1)
     finally:
         await lab.slurm.stop_node("cpu-5")
         lab.copilot.thaw()
     assert "cpu: pods [2], nodes that are up [2, 5]" in str(caught.value)
     assert "a slurmd of cpu-5 runs without a pod" in str(caught.value)
     await lab.slurm.scontrol("update", "nodename=cpu-5", "state=power_down_force", "reason=over")
-    (lab.folder / "enough").touch()
+    done.touch()
     await lab.slurm.wait_job(job, "COMPLETED")
+
+
+async def test_a_broken_cluster_is_made_anew(lab: Cluster) -> None:
+    """What the fixture `lab` does after a test that failed: the next finds nothing of it."""
+    await lab.slurm.wait_job(await lab.sbatch("--nodelist=cpu-3", wrap="sleep 600"), "RUNNING")
+    lab.containers.hold("cpu-4")
+    await lab.sbatch("--nodelist=cpu-4")
+    await lab.containers.arrived["cpu-4"].wait()
+    lab.copilot.freeze()
+    await lab.slurm.stop_slurmctld(kill=True)
+    await lab.anew()
+    assert (await lab.pods(), lab.slurm.nodes_running(), lab.containers.starts) == ({}, [], {})
+    await lab.run_job("--nodes=2", "--nodelist=cpu-[3-4]")

@@ -12,16 +12,17 @@ import pytest_asyncio
 from copilot.hostlist import expand
 from copilot.model import Kind
 from tests.e2e import pace
-from tests.e2e.conftest import make
+from tests.e2e.begun import begun_with, ready
+from tests.e2e.conftest import LEFT_AS_THEY_ARE, MADE_IDLE, make
 from tests.e2e.hook_script import instead
-from tests.e2e.pace import looked
+from tests.e2e.pace import looked, until_there
 from tests.lab.cluster import WORKERS, Cluster
 from tests.lab.kubelet import GOOD, Behaviour
 from tests.lab.slurm import Workers
 
 # Sets of any shape, so that nodes do not touch one another. No test can wait for this SuspendTimeout; one waits for ResumeTimeout.
 # cpu-29 is only suspended by hand.
-OPTIONS = {**pace.OPTIONS, "SuspendTimeout": "600", "ResumeTimeout": "20", "SuspendExcNodes": "cpu-29"}
+OPTIONS = {**pace.OPTIONS, "SuspendTimeout": "600", "ResumeTimeout": "30", "SuspendExcNodes": "cpu-29"}
 SETTINGS = {**pace.SETTINGS, "registration_timeout": "200", "orphan_grace": "5"}
 
 
@@ -33,12 +34,13 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
 
 async def test_a_hook_that_fails_while_the_copilot_is_there(lab: Cluster) -> None:
     """It finds out by itself what it was not told, and counts it."""
+    heard = len(lab.copilot.log("hook"))
     with instead(lab, "slurm-resume.sh", "exit 1"), instead(lab, "slurm-suspend.sh", "exit 1"):
         await lab.run_job("--nodelist=cpu-0")
         await lab.copilot.until_logged("missed_hook", nodes="cpu-0")
         assert await lab.copilot.metric("slurm_copilot_missed_hooks_total") == 1
         await lab.settle(off=["cpu-0"])
-    assert not lab.copilot.log("hook", action="suspend")
+    assert len(lab.copilot.log("hook")) == heard
 
 
 async def test_a_node_is_free_again_when_its_pod_is_gone_and_not_before(lab: Cluster) -> None:
@@ -53,7 +55,7 @@ async def test_a_node_is_free_again_when_its_pod_is_gone_and_not_before(lab: Clu
     lab.kubelet.behave("cpu-1", GOOD)
     await lab.slurm.wait_node("cpu-1", "IDLE", "POWERED_DOWN", without=["POWERING_DOWN"])
     assert "cpu-1" not in await lab.pods()
-    assert lab.copilot.log("slurm_updated", state="resume", nodes="cpu-1")
+    await lab.copilot.until_logged("slurm_updated", state="resume", nodes="cpu-1")
 
 
 async def _terminating(lab: Cluster, name: str) -> bool:
@@ -64,7 +66,11 @@ async def _terminating(lab: Cluster, name: str) -> bool:
 async def test_jobs_whose_pods_are_lost_run_again(lab: Cluster) -> None:
     """Deleted by hand, its container restarted, evicted, or never started: each job is requeued, with the cause in the log."""
     await asyncio.gather(_deleted(lab, "cpu-3"), _restarted(lab, "cpu-5"), _evicted(lab, "cpu-7"), _never_started(lab, "cpu-9"))
-    assert await lab.copilot.metric("slurm_copilot_node_failures_total", group="cpu", reason="pod_lost") == 3
+    # Whether an evicted pod is seen before its successor is a matter of moments.
+    lost = [
+        await lab.copilot.metric("slurm_copilot_node_failures_total", group="cpu", reason=why) for why in ("pod_lost", "evicted")
+    ]
+    assert sum(lost) == 3
 
 
 async def _deleted(lab: Cluster, node: str) -> None:
@@ -83,7 +89,7 @@ async def _restarted(lab: Cluster, node: str) -> None:
 async def _evicted(lab: Cluster, node: str) -> None:
     job = await _running(lab, node)
     await lab.kubelet.evict(node)
-    await _runs_again(lab, job, node, "its pod is gone", "its pod was replaced under a job")
+    await _runs_again(lab, job, node, "its pod ended", "its pod is gone", "its pod was replaced under a job")
 
 
 async def _never_started(lab: Cluster, node: str) -> None:
@@ -91,7 +97,7 @@ async def _never_started(lab: Cluster, node: str) -> None:
     lab.containers.hold(node)
     job = await lab.sbatch(f"--nodelist={node}")
     lab.audit.may_end(job, "COMPLETED")
-    await lab.copilot.until("the node to be given up", lambda: _causes(lab, node), seconds=90)
+    await lab.copilot.until("the node to be given up", lambda: _causes(lab, node))
     assert _causes(lab, node) == {"slurmctld gave the node up at ResumeTimeout"}
     lab.containers.release(node)
     await lab.slurm.wait_node(node, "IDLE", "POWERED_DOWN", without=["DOWN", "POWERING_DOWN"])
@@ -109,10 +115,10 @@ async def _running(lab: Cluster, node: str) -> int:
 
 
 async def _runs_again(lab: Cluster, job: int, node: str, *causes: str) -> None:
+    """The log has one cause, which begins with one of these: how much is known by then differs."""
     await lab.slurm.wait_for("the requeue", lambda: lab.slurm.job(job), lambda seen: seen.get("Restarts") == "1")
-    found = _causes(lab, node)
-    assert len(found) == 1
-    assert found <= set(causes)
+    [found] = _causes(lab, node)
+    assert found.startswith(causes)
     await lab.slurm.wait_job(job, "COMPLETED", seconds=120)
 
 
@@ -122,13 +128,16 @@ def _causes(lab: Cluster, node: str) -> set[str]:
 
 
 async def test_a_good_worker_that_somebody_else_started(lab: Cluster) -> None:
-    """It registers, which makes its node usable, and goes by way of SuspendTime like any other."""
-    lab.audit.hinted("cpu-0")
-    before = await lab.copilot.metric("slurm_copilot_orphans_removed_total")
-    await lab.patch_target("cpu", {"spec": {"replicas": 1, "reserveOrdinals": []}})
-    await lab.slurm.wait_node("cpu-0", "IDLE", without=["POWERED_DOWN", "POWERING_DOWN"])
-    await lab.settle(off=["cpu-0"])
-    assert await lab.copilot.metric("slurm_copilot_orphans_removed_total") == before
+    """It registers, which makes its node usable, and is suspended like any other."""
+    lab.audit.hinted("cpu-29")
+    # Registering may take longer than the grace that the other tests wait for.
+    async with begun_with(lab, orphan_grace="90"):
+        await lab.copilot.until("it to be ready", lambda: ready(lab))
+        await lab.patch_target("cpu", {"spec": {"replicas": 1, "reserveOrdinals": list(range(29))}})
+        await lab.slurm.wait_node("cpu-29", "IDLE", without=["POWERED_DOWN", "POWERING_DOWN"])
+        await lab.slurm.scontrol("update", "nodename=cpu-29", "state=power_down")
+        await lab.settle(off=["cpu-29"])
+        assert await lab.copilot.metric("slurm_copilot_orphans_removed_total") == 0
 
 
 @pytest.mark.any_api
@@ -143,7 +152,7 @@ async def test_a_node_that_slurm_no_longer_lists_keeps_its_pod(lab: Cluster) -> 
     assert (await lab.status_of("cpu-29"))["state"] == "unknown to Slurm"
     await lab.run_job("--nodelist=cpu-2")
     assert (await lab.pods())["cpu-29"]["metadata"]["uid"] == uid
-    await _begun_again(lab, WORKERS)
+    await _begun_again(lab, WORKERS, SuspendExcNodes="cpu-29")
     await lab.settle(off=["cpu-29"])
 
 
@@ -158,9 +167,13 @@ async def _begun_again(lab: Cluster, workers: tuple[Workers, ...] = WORKERS, **o
 @pytest.mark.any_api
 async def test_a_drain_outlives_the_suspend(lab: Cluster) -> None:
     """Where slurmctld is not told to make suspended nodes idle: freeing the node early would lift an administrator's drain."""
-    await _begun_again(lab, SlurmctldParameters=pace.LEFT_AS_THEY_ARE)
-    await lab.run_job("--nodelist=cpu-11")
+    await _begun_again(lab, SlurmctldParameters=LEFT_AS_THEY_ARE)
+    done = lab.folder / "done"
+    job = await lab.sbatch("--nodelist=cpu-11", wrap=until_there(done))
+    await lab.slurm.wait_job(job, "RUNNING")
     await lab.slurm.scontrol("update", "nodename=cpu-11", "state=drain", "reason=fan broken")
+    done.touch()
+    await lab.slurm.wait_job(job, "COMPLETED")
     await lab.slurm.wait_node("cpu-11", "DRAIN", "POWERING_DOWN")
     await lab.copilot.until("its pod to be gone", lambda: _gone(lab, "cpu-11"))
     await looked(lab, 3)
@@ -168,7 +181,7 @@ async def test_a_drain_outlives_the_suspend(lab: Cluster) -> None:
     assert "Reason=fan broken" in await lab.slurm.scontrol("show", "node", "cpu-11")
     await lab.slurm.scontrol("update", "nodename=cpu-11", "state=resume")
     await lab.settle(off=["cpu-11"])
-    await _begun_again(lab, SlurmctldParameters=pace.MADE_IDLE)
+    await _begun_again(lab, SlurmctldParameters=MADE_IDLE)
 
 
 async def _gone(lab: Cluster, name: str) -> bool:

@@ -167,12 +167,16 @@ class Audit:
             state, restarts = fields.get("JobState", "unknown to Slurm"), int(fields.get("Restarts", "0"))
             if state not in allowed or (restarts and job not in self._may_restart):
                 found.append(f"job {job} is {state} after {restarts} restarts, not {' or '.join(allowed)}")
+        self.forget()
+        assert not found, "; ".join(found)
+
+    def forget(self) -> None:
+        """What was seen and what was said so far."""
         self.violations.clear()
         self.jobs.clear()
+        for names in (self._excused, self._hinted):
+            names.clear()
         self._may_restart.clear()
-        self._excused.clear()
-        self._hinted.clear()
-        assert not found, "; ".join(found)
 
 
 def wanted_by(states: States, group: str) -> set[int]:

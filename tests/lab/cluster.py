@@ -15,6 +15,7 @@ import shutil
 import uuid
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -44,21 +45,24 @@ HOOKS = {
     "ResumeFailProgram": "slurm-resume-fail.sh",
     "PrologSlurmctld": "slurm-prolog.sh",
 }
-# Nodes come and go within seconds, so that a whole life fits into a test.
+# Nodes come and go within seconds, so that a whole life fits into a test; what ends a start that goes well but slowly is far off.
 QUICK = {
     "SuspendTime": "5",
     "SuspendTimeout": "10",
-    "ResumeTimeout": "45",
+    "ResumeTimeout": "120",
     # A job that waits for a node is looked at every few seconds, not every 30.
     "SchedulerParameters": "bf_interval=3,sched_interval=5",
 }
 # The copilot's waits that are minutes by default.
-BRISK = {"poll_quiet": "5", "orphan_grace": "6", "stale_grace": "4", "registration_timeout": "20", "missed_hook_grace": "2"}
+BRISK = {"poll_quiet": "5", "orphan_grace": "6", "stale_grace": "4", "registration_timeout": "60", "missed_hook_grace": "2"}
 WORKERS = (Workers("cpu", 30, "cpu"), Workers("demo-worker-gpu", 8, "gpu"))
 
 
 class Cluster:
-    """`kinds`: how each group is scaled; a group that is left out has no target. `settings` are the copilot's, `options` slurm.conf's."""
+    """`kinds`: how each group is scaled; a group that is left out has no target. `settings` are the copilot's, `options` slurm.conf's.
+
+    `unhurried`: as on a real node, no container starts within the second in which it was asked for (see Containers).
+    """
 
     def __init__(
         self,
@@ -74,19 +78,22 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         fast_start: bool = True,
         namespaces: bool = True,
+        unhurried: bool = False,
     ) -> None:
         self.folder, self.kubernetes, self.reading = folder, kubernetes, reading
         self.kinds = dict(kinds if kinds is not None else {"cpu": Kind.STATEFUL_SET})
         hooks = {key: TREE / "scripts" / name for key, name in HOOKS.items() if fast_start or key != "PrologSlurmctld"}
-        self.slurm = SlurmLab(
+        self._slurm_lab = partial(
+            SlurmLab,
             slurm_version,
-            folder / "slurm",
             workers=workers,
             lines=lines,
             options={**QUICK, **(options or {})},
             hooks=hooks,
             namespaces=namespaces,
         )
+        self.slurm = self._slurm_lab(folder / "slurm")
+        self._base, self._times, self._unhurried = folder, 1, unhurried
         self._settings = {**BRISK, **(settings or {})}
         self._stack = AsyncExitStack()
         self.embedded: EmbeddedServer | None = None
@@ -104,6 +111,20 @@ class Cluster:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
+    async def anew(self) -> None:
+        """Ends all of it and begins again, in a folder inside the first, where the logs of before stay.
+
+        Raises what the parts that end raise, when all have ended; then it may be called again.
+        """
+        self._times += 1
+        self.folder = self._base / f"again-{self._times}"
+        try:
+            await self._stack.aclose()
+        finally:
+            self.slurm = self._slurm_lab(self.folder / "slurm")
+            self.embedded = self.plane = self.operator = None
+        await self.__aenter__()
+
     # Start
 
     async def _start(self) -> None:
@@ -116,7 +137,7 @@ class Cluster:
         for group, kind in self.kinds.items():
             await self.admin.post(workloads.collection(kind, NAMESPACE), workloads.manifest(kind, group))
         self.audit = await self._stack.enter_async_context(Audit(self.slurm, self.endpoint, NAMESPACE, self.kinds))
-        self.containers = Containers(self.slurm, self.audit.before_stop)
+        self.containers = Containers(self.slurm, self.audit.before_stop, unhurried=self._unhurried)
         binds = self.kubernetes == "embedded"
         self._stack.push_async_callback(self.slurm.stop)
         self.kubelet = await self._stack.enter_async_context(
@@ -202,7 +223,7 @@ class Cluster:
         self.audit.submitted(job)
         return job
 
-    async def run_job(self, *argv: str, wrap: str = "true", seconds: float = 60) -> dict[str, str]:
+    async def run_job(self, *argv: str, wrap: str = "true", seconds: float = 150) -> dict[str, str]:
         """Submits a job and waits for its end; what Slurm says of it then."""
         return await self.slurm.wait_job(await self.sbatch(*argv, wrap=wrap), "COMPLETED", seconds=seconds)
 
@@ -255,7 +276,7 @@ class Cluster:
         _, said = await self.copilot.status()
         return next((one for one in said.get("nodes", []) if one["name"] == node), {})
 
-    async def settle(self, *, up: Iterable[str] = (), off: Iterable[str] = (), seconds: float = 60) -> None:
+    async def settle(self, *, up: Iterable[str] = (), off: Iterable[str] = (), seconds: float = 120) -> None:
         """Waits until Slurm, pods, targets and the copilot's own picture agree, and the given nodes are up or off.
 
         AssertionError with the differences that were left.

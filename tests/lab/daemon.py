@@ -43,7 +43,7 @@ class Daemon:
     def running(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
-    async def start(self, *, ready: bool = True, seconds: float = 30, **settings: str) -> None:
+    async def start(self, *, ready: bool = True, seconds: float = 90, **settings: str) -> None:
         """Starts it, for this run with further settings. With `ready`, returns when /readyz says so."""
         assert not self.running, "the copilot runs already"
         self._listen = f"127.0.0.1:{free_port()}"
@@ -72,7 +72,7 @@ class Daemon:
         assert process.returncode is not None
         return process.returncode
 
-    async def ended(self, seconds: float = 15) -> int:
+    async def ended(self, seconds: float = 60) -> int:
         """Waits for it to end by itself, and returns its exit code."""
         assert self._process is not None, "the copilot does not run"
         async with asyncio.timeout(seconds):
@@ -112,7 +112,7 @@ class Daemon:
         """Runs the product's command line to its end: exit code, stdout, stderr."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*COMMAND, *argv, cwd=TREE, env=_environment(), stdout=pipe, stderr=pipe)
-        out, err = await asyncio.wait_for(process.communicate(), 30)
+        out, err = await asyncio.wait_for(process.communicate(), 60)
         assert process.returncode is not None
         return process.returncode, out.decode(), err.decode()
 
@@ -124,7 +124,7 @@ class Daemon:
 
     async def get(self, path: str) -> tuple[int, str]:
         """A request to its TCP port, such as /readyz: HTTP status and body."""
-        timeout = aiohttp.ClientTimeout(total=5)
+        timeout = aiohttp.ClientTimeout(total=30)
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{self._listen}{path}") as answer:
             return answer.status, await answer.text()
 
@@ -136,7 +136,7 @@ class Daemon:
         except (aiohttp.ClientError, TimeoutError):
             return False
 
-    async def until(self, what: str, probe: Callable[[], Any], seconds: float = 30) -> None:
+    async def until(self, what: str, probe: Callable[[], Any], seconds: float = 90) -> None:
         """Asks (awaiting the answer where it is awaitable) until it is true; LabError with the end of the log when time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -148,7 +148,7 @@ class Daemon:
                 raise LabError(f"waited {seconds} s for {what}; the copilot's log ends:\n{self.tail()}")
             await asyncio.sleep(0.05)
 
-    async def until_logged(self, event: str, seconds: float = 30, *, times: int = 1, **values: Any) -> list[Line]:
+    async def until_logged(self, event: str, seconds: float = 90, *, times: int = 1, **values: Any) -> list[Line]:
         """Waits until the log has so many lines with this event and these values."""
         await self.until(f"{times} x {event} {values or ''} in its log", lambda: len(self.log(event, **values)) >= times, seconds)
         return self.log(event, **values)

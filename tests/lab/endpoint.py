@@ -160,7 +160,7 @@ class Admin:
                 if answer.connection is not None and answer.connection.transport is not None:
                     answer.connection.transport.abort()
 
-    async def until(self, path: str, condition: Callable[[Object], bool], within: float = 20.0) -> Object:
+    async def until(self, path: str, condition: Callable[[Object], bool], within: float = 60.0) -> Object:
         """Asks every 20 ms until what is at `path` ({} when nothing is) meets the condition.
 
         AssertionError with what was last seen after `within` seconds.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import secrets
 import shutil
@@ -21,6 +22,8 @@ from tests.lab.slurm_commands import COMMANDS, Done, LabError, SlurmCommands, en
 from tests.lab.slurm_conf import DEFAULT_WORKERS, HEAD_ADDRESS, HEAD_NAME, ROOTS, Network, Workers, render
 
 HERE = Path(__file__).resolve().parent
+# Of this process: an address that a worker of an earlier lab had may still be known by its old neighbour entry.
+_STARTS = itertools.count(1)
 
 __all__ = ["DEFAULT_WORKERS", "Done", "LabError", "SlurmLab", "Workers", "cache_folder", "free_ports"]
 
@@ -69,7 +72,6 @@ class SlurmLab(SlurmCommands):
         self._controller: asyncio.subprocess.Process | None = None
         self._munged: asyncio.subprocess.Process | None = None
         self._nodes: dict[str, asyncio.subprocess.Process] = {}
-        self._started = 0
 
     def _network(self) -> Network:
         if self.namespaces:
@@ -98,7 +100,7 @@ class SlurmLab(SlurmCommands):
         ]
         argv += [f"--log-file={munge}/log", f"--seed-file={munge}/seed"]
         self._munged = await self._spawn("munged", argv)
-        await self.wait_for("munged's socket", self._munge_ready, bool, seconds=10)
+        await self.wait_for("munged's socket", self._munge_ready, bool)
         if self.namespaces and (self.version == "22.05" or sum(len(group.nodes) for group in self.workers) > 100):
             self._name_workers()
         if controller:
@@ -188,7 +190,7 @@ class SlurmLab(SlurmCommands):
 
     async def start_slurmctld(self) -> None:
         self._controller = await self._spawn("slurmctld", ["chroot", str(self.root), "/usr/sbin/slurmctld", "-D"])
-        await self.wait_for("slurmctld to answer", self._answer, lambda answer: " is UP" in answer, seconds=30)
+        await self.wait_for("slurmctld to answer", self._answer, lambda answer: " is UP" in answer)
 
     async def _answer(self) -> str:
         assert self._controller is not None
@@ -222,15 +224,15 @@ class SlurmLab(SlurmCommands):
         """
         if name in self.nodes_running():
             raise LabError(f"{name} runs already")
-        self._started += 1
+        number = next(_STARTS)
         (self.folder / "spool" / name).mkdir(exist_ok=True)
         # Without a pid namespace the worker's processes are known by the path of their slurm.conf.
         own = reports or not self.namespaces
         conf = self._node_conf(reports, f"node-{name}") if own else self.folder / "etc/node/slurm.conf"
-        address = f"10.77.{1 + self._started // 250}.{2 + self._started % 250}" if self.namespaces else "127.0.0.1"
+        address = f"10.77.{1 + number // 250}.{2 + number % 250}" if self.namespaces else "127.0.0.1"
         argv = ["/usr/sbin/slurmd", "-D", *(["-b"] if boot else []), "-N", name]
         if self.namespaces:
-            pod = [str(HERE / "pod"), name, address, f"pod{self._started}", str(os.getpid()), str(self.root)]
+            pod = [str(HERE / "pod"), name, address, f"pod{number}", str(os.getpid()), str(self.root)]
             argv = ["unshare", "--net", "--mount", "--uts", "--ipc", "--propagation", "private", *pod, *argv]
         self._nodes[name] = await self._spawn(name, argv, conf)
         return address

@@ -59,7 +59,7 @@ class SlurmCommands:
     def environment(self) -> dict[str, str]:
         return {"PATH": PATH, "SLURM_CONF": str(self.conf_path), "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 
-    async def run(self, *argv: str, seconds: float = 30) -> Done:
+    async def run(self, *argv: str, seconds: float = 90) -> Done:
         """Runs a Slurm command to its end; a TimeoutError after `seconds`."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*self.command(*argv), env=self.environment, stdout=pipe, stderr=pipe)
@@ -99,7 +99,7 @@ class SlurmCommands:
         base, *flags = (await self.fields("node", name)).get("State", "").split("+")
         return "+".join([base, *sorted(flags)])
 
-    async def wait_for(self, what: str, probe: Callable[[], Awaitable[T]], ok: Callable[[T], bool], *, seconds: float = 30) -> T:
+    async def wait_for(self, what: str, probe: Callable[[], Awaitable[T]], ok: Callable[[T], bool], *, seconds: float = 90) -> T:
         """Asks `probe` until `ok`, and returns its answer. LabError with the last answer and slurmctld's last words when time is up."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -109,7 +109,7 @@ class SlurmCommands:
             await asyncio.sleep(0.05)
         return seen
 
-    async def wait_node(self, name: str, *words: str, without: Sequence[str] = (), seconds: float = 30) -> str:
+    async def wait_node(self, name: str, *words: str, without: Sequence[str] = (), seconds: float = 90) -> str:
         """Waits until the node's state has all the words and none of `without`."""
 
         def fits(state: str) -> bool:
@@ -118,7 +118,7 @@ class SlurmCommands:
 
         return await self.wait_for(f"{name} to be {'+'.join(words)}", lambda: self.node(name), fits, seconds=seconds)
 
-    async def wait_job(self, job: int, *states: str, seconds: float = 60) -> dict[str, str]:
+    async def wait_job(self, job: int, *states: str, seconds: float = 150) -> dict[str, str]:
         what = f"job {job} to be {' or '.join(states)}"
         return await self.wait_for(what, lambda: self.job(job), lambda seen: seen.get("JobState") in states, seconds=seconds)
 

@@ -43,6 +43,14 @@ class Network:
     ports: Mapping[str, int] | None = None
 
 
+def slurmctld_parameters(version: str, *words: str) -> str:
+    """The option SlurmctldParameters with these words, and what the version needs.
+
+    Before 23.11 the address of a registered node is kept after power-down without cloud_reg_addrs.
+    """
+    return ",".join((*words, *(("cloud_reg_addrs",) if version == "22.05" else ())))
+
+
 def _defaults(version: str, folder: Path, network: Network) -> dict[str, str]:
     options = {
         "ClusterName": "lab",
@@ -68,7 +76,7 @@ def _defaults(version: str, folder: Path, network: Network) -> dict[str, str]:
         "SelectTypeParameters": "CR_CPU",
         "MpiDefault": "none",
         "ReturnToService": "2",
-        "SlurmctldParameters": "idle_on_node_suspend",
+        "SlurmctldParameters": slurmctld_parameters(version, "idle_on_node_suspend"),
         "ResumeRate": "0",
         "SuspendRate": "0",
         "SuspendTime": "60",
@@ -79,10 +87,8 @@ def _defaults(version: str, folder: Path, network: Network) -> dict[str, str]:
         # 22.05 does not know the flag: every command would complain of it.
         options["ReconfigFlags"] = "KeepPowerSaveSettings"
     else:
-        # Before 23.11 the address of a registered node is kept after power-down without cloud_reg_addrs, and powered-down
-        # CLOUD nodes are invisible without PrivateData=cloud.
+        # Powered-down CLOUD nodes are invisible without PrivateData=cloud.
         options |= {
-            "SlurmctldParameters": "idle_on_node_suspend,cloud_reg_addrs",
             "CommunicationParameters": "NoAddrCache",
             "TreeWidth": "65533",
             "PrivateData": "cloud",
