@@ -11,13 +11,16 @@ import pytest
 import pytest_asyncio
 
 from copilot.model import Kind
+from tests.e2e import pace
 from tests.e2e.conftest import KUBERNETES, make
-from tests.e2e.pace import OPTIONS, SETTINGS, looked
+from tests.e2e.pace import SETTINGS, looked, until_there
 from tests.lab import workloads
 from tests.lab.cluster import NAMESPACE, Cluster
 from tests.lab.embedded import Action
 from tests.lab.embedded.faults import Fault, Faults
 
+# While the API server is away nodes stay POWERING_DOWN for as long as SuspendTimeout says.
+OPTIONS = {**pace.OPTIONS, "SuspendTimeout": "600"}
 # A target that is asked in vain is asked again within seconds; the embedded server serves OpenKruise's sets without more ado.
 QUICKLY = {**SETTINGS, "kube_timeout": "2", "retry_max": "2", "orphan_grace": "5"}
 KINDS = {"cpu": Kind.STATEFUL_SET} | ({"demo-worker-gpu": Kind.ADVANCED_STATEFUL_SET} if KUBERNETES == "embedded" else {})
@@ -49,8 +52,11 @@ async def errors(lab: Cluster) -> float:
 
 async def test_away_while_a_node_goes_and_another_comes(lab: Cluster) -> None:
     """slurmctld's hooks are taken. What nobody can see to be gone is not said to be gone."""
-    await lab.run_job("--nodelist=cpu-0")
+    done = lab.folder / "done"
+    first = await lab.sbatch("--nodelist=cpu-0", wrap=until_there(done))
+    await lab.slurm.wait_job(first, "RUNNING")
     async with lab.api_away():
+        done.touch()
         await lab.slurm.wait_node("cpu-0", "POWERING_DOWN")
         await lab.copilot.until_logged("hook", action="suspend", nodes="cpu-0")
         job = await lab.sbatch("--nodelist=cpu-1")
@@ -61,17 +67,21 @@ async def test_away_while_a_node_goes_and_another_comes(lab: Cluster) -> None:
         assert (await lab.copilot.get("/healthz"))[0] == 200
         code, said = await lab.copilot.status()
         assert (code, bool(said["problems"])) == (1, True)
-    await lab.slurm.wait_job(job, "COMPLETED", seconds=90)
+    await lab.slurm.wait_job(job, "COMPLETED")
     await lab.settle(off=["cpu-0", "cpu-1"])
     assert [lab.containers.starts[name] for name in ("cpu-0", "cpu-1")] == [1, 1]
 
 
 @pytest.mark.embedded
 async def test_a_scale_down_that_fails_is_tried_until_it_is_done(lab: Cluster) -> None:
-    await lab.run_job("--nodelist=cpu-2")
+    done = lab.folder / "done"
+    job = await lab.sbatch("--nodelist=cpu-2", wrap=until_there(done))
+    await lab.slurm.wait_job(job, "RUNNING")
     before = await errors(lab)
     told = len(lab.copilot.log("target_patch_failed"))
     fault = of_patches(lab, Action.STATUS, status=500, times=3)
+    done.touch()
+    await lab.slurm.wait_job(job, "COMPLETED")
     await lab.settle(off=["cpu-2"])
     assert fault.fired == 3
     assert await errors(lab) == before + 3
@@ -94,17 +104,16 @@ def seconds(line: dict[str, Any]) -> float:
 @pytest.mark.embedded
 async def test_a_patch_whose_answer_does_not_come(lab: Cluster) -> None:
     """Whether it was carried out is not known: the object is read, and what it says already is not said again."""
-    await lab.settle(off=["cpu-3"])
     asked = generation(await lab.target("cpu"))
-    jobs = []
+    jobs, answered = [], lab.folder / "answered"
     for node, action in enumerate((Action.RESET_BEFORE, Action.RESET_AFTER, Action.HANG, Action.SLOW), start=4):
         fault = of_patches(lab, action, seconds=3.0)
-        jobs.append(await lab.sbatch(f"--nodelist=cpu-{node}", wrap=f"while [ ! -e {lab.folder}/answered ]; do sleep 0.1; done"))
+        jobs.append(await lab.sbatch(f"--nodelist=cpu-{node}", wrap=until_there(answered)))
         await lab.slurm.wait_job(jobs[-1], "RUNNING")
         assert fault.fired == 1
         asked += 1
         assert generation(await lab.target("cpu")) == asked
-    (lab.folder / "answered").touch()
+    answered.touch()
     for job in jobs:
         await lab.slurm.wait_job(job, "COMPLETED")
     assert [lab.containers.starts[f"cpu-{node}"] for node in range(4, 8)] == [1] * 4
@@ -127,8 +136,8 @@ async def test_watches_that_break(lab: Cluster) -> None:
     ]
     assert lab.embedded is not None
     lab.embedded.cut_connections()
-    await lab.run_job("--nodes=4", "--nodelist=cpu-[16-19]", wrap="srun hostname", seconds=90)
-    await lab.settle(off=[f"cpu-{index}" for index in range(16, 20)], seconds=90)
+    await lab.run_job("--nodes=4", "--nodelist=cpu-[16-19]", wrap="srun hostname")
+    await lab.settle(off=[f"cpu-{index}" for index in range(16, 20)])
     assert [fault.fired for fault in given][:2] == [4, 4]
     faults(lab).clear()
     assert [lab.containers.starts[f"cpu-{index}"] for index in range(16, 20)] == [1] * 4
@@ -145,7 +154,7 @@ async def test_a_target_that_is_made_anew(lab: Cluster) -> None:
     await lab.copilot.until_logged("target_gone")
     lab.containers.release("cpu-10")
     await lab.admin.post(workloads.collection(Kind.STATEFUL_SET, NAMESPACE), workloads.manifest(Kind.STATEFUL_SET, "cpu"))
-    await lab.slurm.wait_job(job, "COMPLETED", seconds=90)
+    await lab.slurm.wait_job(job, "COMPLETED")
     assert (await lab.target("cpu"))["metadata"]["uid"] != first["metadata"]["uid"]
     await lab.settle(off=["cpu-10"])
 
@@ -159,10 +168,11 @@ async def test_what_somebody_else_writes_into_the_target_is_put_right(lab: Clust
     await lab.patch_target("cpu", {"spec": {"replicas": 0}})
     lab.containers.release("cpu-12")
     await lab.slurm.wait_job(job, "COMPLETED")
+    await lab.settle(off=["cpu-12"])
     lab.containers.mute.update(("cpu-13", "cpu-14"))
     await lab.patch_target("cpu", {"spec": {"replicas": 2, "ordinals": {"start": 13}}})
+    await lab.copilot.until_logged("orphan_removed", nodes="cpu-[13-14]")
     await lab.settle(off=["cpu-12", "cpu-13", "cpu-14"])
-    lab.containers.mute.clear()
 
 
 @pytest.mark.embedded
@@ -188,4 +198,3 @@ async def test_a_server_that_drops_reserve_ordinals(lab: Cluster) -> None:
     await lab.copilot.stop()
     await lab.copilot.start()
     await lab.settle(off=["demo-worker-gpu-0", "demo-worker-gpu-3"])
-    lab.containers.mute.clear()

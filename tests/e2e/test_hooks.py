@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest_asyncio
 
 from tests.e2e.conftest import make
 from tests.e2e.hook_script import instead
-from tests.e2e.pace import OPTIONS, SETTINGS, looked
+from tests.e2e.pace import OPTIONS, SETTINGS, looked, until_there
 from tests.lab.cluster import Cluster
 from tests.lab.endpoint import Object
 
@@ -24,6 +25,10 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
         yield made
 
 
+# What the copilot has by default, in seconds.
+COALESCE = 0.2
+
+
 def growth(patches: list[dict[str, Any]]) -> int:
     """How many of these patches asked for more nodes than the one before."""
     counts = [0, *(patch["count"] for patch in patches)]
@@ -31,23 +36,24 @@ def growth(patches: list[dict[str, Any]]) -> int:
 
 
 async def test_sixteen_hooks_at_once(lab: Cluster) -> None:
-    """slurmctld's one call becomes sixteen at the same moment, each for a node: none is lost, and few patches do."""
+    """slurmctld's one call becomes sixteen at the same moment, each for a node: none is lost, and those that come close together share a
+    patch. How close they come the machine decides."""
     patches = len(lab.copilot.log("target_patched"))
     each = 'for node in $(scontrol show hostnames "$1"); do "$real" "$node" & done; wait'
     with instead(lab, "slurm-resume.sh", each):
         job = await lab.run_job("--nodes=16", "--nodelist=cpu-[0-15]", wrap="srun hostname")
-    hooks = [line["nodes"] for line in lab.copilot.log("hook", action="resume")]
-    assert sorted(hooks) == sorted(f"cpu-{index}" for index in range(16))
-    assert growth(lab.copilot.log("target_patched")[patches:]) <= 3
+    hooks = lab.copilot.log("hook", action="resume")
+    assert sorted(hook["nodes"] for hook in hooks) == sorted(f"cpu-{index}" for index in range(16))
+    first, last = (datetime.fromisoformat(hook["time"]) for hook in (hooks[0], hooks[-1]))
+    assert growth(lab.copilot.log("target_patched")[patches:]) <= 2 + (last - first).total_seconds() / COALESCE
     assert [lab.containers.starts[f"cpu-{index}"] for index in range(16)] == [1] * 16
-    answers = (lab.slurm.folder / "log/hooks.log").read_text().splitlines()
+    answers = [line for line in (lab.slurm.folder / "log/hooks.log").read_text().splitlines() if "slurm-resume.sh" in line]
     assert len([line for line in answers if '"accepted": "cpu-' in line]) == len(answers) == 16
     assert job["NumNodes"] == "16"
 
 
 async def test_names_that_cannot_be_served_spoil_nothing(lab: Cluster) -> None:
     """Unknown, foreign, padded, out of range, and what is no pod's name at all, in one list with two good ones."""
-    await at_rest(lab)
     bad = "cpu-007,nope-[3-4],cpu-[30-32],cpu-99999999999,Login,demo-worker-gpu-1,cpu-20-1"
     with instead(lab, "slurm-resume.sh", f'exec "$real" "{bad},$1"'):
         await lab.run_job("--nodes=2", "--nodelist=cpu-[20-21]", wrap="srun hostname")
@@ -61,24 +67,17 @@ async def test_names_that_cannot_be_served_spoil_nothing(lab: Cluster) -> None:
         "no worker group cpu-20 in this namespace": "cpu-20-1",
         "slurmctld lists no such node: add it to slurm.conf": "cpu-[30-32]",
     }
-    started = {name for name in lab.containers.starts if name.startswith("cpu-")}
-    assert started - {f"cpu-{index}" for index in range(16)} == {"cpu-20", "cpu-21"}
+    assert set(lab.containers.starts) == {"cpu-20", "cpu-21"}
     assert await lab.copilot.metric("slurm_copilot_hook_requests_total", action="resume", outcome="partly") == 1
 
 
 async def test_a_list_of_nothing_but_bad_names_is_told_to_the_hook(lab: Cluster) -> None:
-    before = await at_rest(lab)
+    before = await lab.target("cpu")
     code, said = await lab.hook("slurm-resume.sh", "nope-[0-3],cpu-[30-40],cpu-01")
     assert code == 1
     assert "nothing was accepted, status 422" in said
     assert "no worker group nope" in said
     assert generation(await lab.target("cpu")) == generation(before)
-
-
-async def at_rest(lab: Cluster) -> Object:
-    """The target once the nodes of earlier tests have gone, so that only what follows can change it."""
-    await lab.settle(off=[f"cpu-{index}" for index in range(30)])
-    return await lab.target("cpu")
 
 
 def generation(target: Object) -> int:
@@ -88,9 +87,9 @@ def generation(target: Object) -> int:
 
 async def test_a_hook_that_is_called_again_changes_nothing(lab: Cluster) -> None:
     """While the node comes, when it is up, and by several at once."""
-    await at_rest(lab)
     lab.containers.hold("cpu-22")
-    job = await lab.sbatch("--nodelist=cpu-22", wrap=f"while [ ! -e {lab.folder}/again ]; do sleep 0.1; done")
+    done = lab.folder / "done"
+    job = await lab.sbatch("--nodelist=cpu-22", wrap=until_there(done))
     await lab.containers.arrived["cpu-22"].wait()
     target, uid = await lab.target("cpu"), (await lab.pods())["cpu-22"]["metadata"]["uid"]
 
@@ -105,7 +104,7 @@ async def test_a_hook_that_is_called_again_changes_nothing(lab: Cluster) -> None
     lab.containers.release("cpu-22")
     await lab.slurm.wait_job(job, "RUNNING")
     await again()
-    (lab.folder / "again").touch()
+    done.touch()
     await lab.slurm.wait_job(job, "COMPLETED")
     assert lab.containers.starts["cpu-22"] == 1
     assert len(lab.copilot.log("node_up", nodes="cpu-22")) == 1
@@ -114,7 +113,8 @@ async def test_a_hook_that_is_called_again_changes_nothing(lab: Cluster) -> None
 async def test_hooks_that_say_what_is_not_so_take_nothing_away(lab: Cluster) -> None:
     """A suspend or resume-fail that overtakes the resume, comes late, or was meant for another: Slurm's state is the truth."""
     lab.containers.hold("cpu-23")
-    job = await lab.sbatch("--nodelist=cpu-23", wrap=f"while [ ! -e {lab.folder}/liar ]; do sleep 0.1; done")
+    done = lab.folder / "done"
+    job = await lab.sbatch("--nodelist=cpu-23", wrap=until_there(done))
     await lab.containers.arrived["cpu-23"].wait()
     uid = (await lab.pods())["cpu-23"]["metadata"]["uid"]
     for _ in range(2):
@@ -126,7 +126,7 @@ async def test_hooks_that_say_what_is_not_so_take_nothing_away(lab: Cluster) -> 
         if "cpu-23" not in lab.slurm.nodes_running():
             lab.containers.release("cpu-23")
             await lab.slurm.wait_job(job, "RUNNING")
-    (lab.folder / "liar").touch()
+    done.touch()
     await lab.slurm.wait_job(job, "COMPLETED")
 
 

@@ -11,14 +11,16 @@ import pytest
 import pytest_asyncio
 
 from copilot.model import Kind
+from tests.e2e.begun import begun_with
 from tests.e2e.conftest import make
+from tests.e2e.pace import until_there
 from tests.lab.cluster import Cluster
 from tests.lab.embedded import Action
 from tests.lab.kubelet import GOOD, Behaviour
 
 # The stages wait for the test, not for Slurm.
-OPTIONS = {"ResumeTimeout": "120", "SuspendTimeout": "20"}
-SETTINGS = {"registration_timeout": "100"}
+OPTIONS = {"ResumeTimeout": "600", "SuspendTimeout": "600"}
+SETTINGS = {"registration_timeout": "500"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -52,7 +54,7 @@ async def reach(lab: Cluster, first: int) -> Stages:
     go = lab.folder / f"go-{first}"
     await lab.run_job(f"--nodelist={going}")
     await lab.slurm.scontrol("update", f"nodename={going}", "state=power_down")
-    running = await lab.sbatch(f"--nodelist={busy}", wrap=f"while [ ! -e {go} ]; do sleep 0.1; done")
+    running = await lab.sbatch(f"--nodelist={busy}", wrap=until_there(go))
     coming = (await lab.sbatch(f"--nodelist={held}"), await lab.sbatch(f"--nodelist={mute}"))
     await lab.slurm.wait_job(running, "RUNNING")
     await lab.containers.arrived[held].wait()
@@ -89,7 +91,7 @@ async def _until_saved(lab: Cluster) -> None:
     await lab.slurm.scontrol("update", "nodename=demo-worker-gpu-7", "comment=saved")
     done = await lab.slurm.run("sbatch", "--parsable", "--hold", "--output=/dev/null", "--wrap=true")
     await lab.slurm.run("scancel", done.out.strip())
-    await lab.slurm.wait_for("slurmctld to save its state", written, lambda missing: not missing, seconds=60)
+    await lab.slurm.wait_for("slurmctld to save its state", written, lambda missing: not missing)
 
 
 async def finish(lab: Cluster, at: Stages) -> None:
@@ -100,7 +102,7 @@ async def finish(lab: Cluster, at: Stages) -> None:
     assert (await lab.pods())[at.busy]["metadata"]["uid"] == at.uid
     at.go.touch()
     for job in (at.running, *at.coming):
-        await lab.slurm.wait_job(job, "COMPLETED", seconds=90)
+        await lab.slurm.wait_job(job, "COMPLETED")
     assert [lab.containers.starts[name] for name in (at.busy, at.held, at.mute)] == [1, 1, 1]
     await lab.settle(off=[at.going])
 
@@ -156,7 +158,7 @@ async def test_slurmctld_killed_just_after_the_hook(lab: Cluster) -> None:
     await lab.slurm.stop_slurmctld(kill=True)
     await lab.slurm.start_slurmctld()
     ends = ("COMPLETED", "CANCELLED", None)
-    await lab.slurm.wait_for("the job's end", lambda: lab.slurm.job(job), lambda seen: seen.get("JobState") in ends, seconds=90)
+    await lab.slurm.wait_for("the job's end", lambda: lab.slurm.job(job), lambda seen: seen.get("JobState") in ends)
 
 
 async def test_hooks_that_nobody_heard(lab: Cluster) -> None:
@@ -164,9 +166,7 @@ async def test_hooks_that_nobody_heard(lab: Cluster) -> None:
     before = await lab.copilot.metric("slurm_copilot_missed_hooks_total")
     await lab.copilot.stop(kill=True)
     job = await lab.sbatch("--nodelist=cpu-21")
-    await lab.slurm.wait_for(
-        "the hook to give up", lambda: _hook_log(lab), lambda text: "nothing was accepted" in text, seconds=40
-    )
+    await lab.slurm.wait_for("the hook to give up", lambda: _hook_log(lab), lambda text: "nothing was accepted" in text)
     await lab.copilot.start()
     await lab.slurm.wait_job(job, "COMPLETED")
     await lab.copilot.until_logged("missed_hook", nodes="cpu-21")
@@ -181,7 +181,8 @@ async def _hook_log(lab: Cluster) -> str:
 @pytest.mark.any_slurm
 async def test_the_api_server_is_away_for_half_a_minute(lab: Cluster) -> None:
     """A job comes meanwhile: the hook is taken, and the nodes come when the API server does."""
-    busy = await lab.sbatch("--nodelist=cpu-22", wrap=f"while [ ! -e {lab.folder}/back ]; do sleep 0.1; done")
+    back = lab.folder / "back"
+    busy = await lab.sbatch("--nodelist=cpu-22", wrap=until_there(back))
     await lab.slurm.wait_job(busy, "RUNNING")
     async with lab.api_away():
         away = asyncio.create_task(asyncio.sleep(30))  # so long it is away; nothing is hoped for from the time
@@ -190,9 +191,9 @@ async def test_the_api_server_is_away_for_half_a_minute(lab: Cluster) -> None:
         await away
         assert (await lab.copilot.get("/healthz"))[0] == 200
         assert (await lab.slurm.job(busy))["JobState"] == "RUNNING"
-    (lab.folder / "back").touch()
+    back.touch()
     for one in (job, busy):
-        await lab.slurm.wait_job(one, "COMPLETED", seconds=90)
+        await lab.slurm.wait_job(one, "COMPLETED")
     assert lab.containers.starts["cpu-22"] == lab.containers.starts["cpu-23"] == 1
 
 
@@ -213,11 +214,11 @@ async def test_slurmctld_frozen_while_nodes_come_and_go(lab: Cluster) -> None:
     """scontrol hangs until its timeout: nobody is judged on what was not seen, nothing is removed, and all goes on afterwards."""
     stages = await reach(lab, 25)
     lab.slurm.freeze()
-    await lab.copilot.stop()
-    await lab.copilot.start(ready=False, scontrol_timeout="2")
-    await lab.copilot.until_logged("slurm_unavailable")
-    assert set(await lab.pods()) >= {stages.busy, stages.held, stages.mute}
-    lab.slurm.thaw()
+    async with begun_with(lab, scontrol_timeout="2") as so_far:
+        told = len([line for line in so_far if line.get("event") == "slurm_unavailable"])
+        await lab.copilot.until_logged("slurm_unavailable", times=told + 1)
+        assert set(await lab.pods()) >= {stages.busy, stages.held, stages.mute}
+        lab.slurm.thaw()
     await finish(lab, stages)
 
 
@@ -226,4 +227,4 @@ async def test_reconfigured_while_nodes_come(lab: Cluster) -> None:
     job = await lab.sbatch("--nodes=4", "--nodelist=cpu-[0-3]", wrap="srun hostname")
     await lab.copilot.until_logged("node_requested", nodes="cpu-[0-3]")
     await lab.slurm.scontrol("reconfigure")
-    await lab.slurm.wait_job(job, "COMPLETED", seconds=90)
+    await lab.slurm.wait_job(job, "COMPLETED")
