@@ -35,7 +35,12 @@ def test_wishes_and_phases_are_those_of_the_code() -> None:
 
 def test_settings_that_are_named_exist() -> None:
     known = {row.name for row in config.TABLE}
-    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", TEXT)) - {"kubernetes_asyncio", "power_down", "power_down_force", "slurm_copilot_nodes"}
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", TEXT)) - {
+        "kubernetes_asyncio",
+        "power_down",
+        "power_down_force",
+        "slurm_copilot_nodes",
+    }
     assert {"poll_fast", "orphan_grace", "free_early"} < named
     assert named <= known
 
