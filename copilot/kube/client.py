@@ -18,6 +18,7 @@ from copilot import __version__
 from copilot.kube.access import Access, find_access
 from copilot.kube.errors import KubeError, NotConfigured, Refused, Unavailable, error_of, status_of
 from copilot.kube.retry import ATTEMPTS, had_no_effect, pause
+from copilot.kube.selection import ALL, Selection
 
 Object = dict[str, Any]
 Objects = list[Object]
@@ -77,20 +78,20 @@ class Kube:
         """One object."""
         return await self._request("get", path)
 
-    async def list(self, path: str, label_selector: str = "") -> tuple[Objects, str]:
+    async def list(self, path: str, selection: Selection = ALL) -> tuple[Objects, str]:
         """All objects of a collection and the resource version from which a watch goes on."""
         items: Objects = []
         version = ""
-        async for page, version in self.pages(path, label_selector):  # noqa: B007 - the last one counts
+        async for page, version in self.pages(path, selection):  # noqa: B007 - the last one counts
             items += page
         return items, version
 
-    async def pages(self, path: str, label_selector: str = "") -> AsyncGenerator[tuple[Objects, str]]:
+    async def pages(self, path: str, selection: Selection = ALL) -> AsyncGenerator[tuple[Objects, str]]:
         """The same, 100 objects at a time, so that no answer holds up the event loop for long and a large collection is never in memory as a whole.
 
         Refused with status 410 when the list grew too old between two pages: begin again.
         """
-        query = [("limit", str(PAGE))] + ([("labelSelector", label_selector)] if label_selector else [])
+        query = [("limit", str(PAGE)), *selection.query]
         further = ""
         while True:
             answer = await self._request("list", path, query=[*query, ("continue", further)] if further else query)

@@ -19,6 +19,7 @@ import structlog
 from copilot.kube.client import Kube
 from copilot.kube.errors import KubeError, Refused, Unavailable
 from copilot.kube.retry import backoff
+from copilot.kube.selection import ALL, Selection
 from copilot.kube.watch import QUIET, Event, Expired, watch
 
 T = TypeVar("T")
@@ -53,7 +54,7 @@ class Reflector(Generic[T]):
         path: str,
         project: Callable[[Object, T | None], T | None],
         *,
-        label_selector: str = "",
+        selection: Selection = ALL,
         on_change: Callable[[], None] = lambda: None,
         refused_pause: float = 60.0,
         silence: float = 150.0,
@@ -64,7 +65,7 @@ class Reflector(Generic[T]):
         self._kube = kube
         self.path = path
         self._project = project
-        self._selector = label_selector
+        self._selection = selection
         self._on_change = on_change
         self._refused_pause = refused_pause
         self._silence = silence
@@ -123,7 +124,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         found: dict[str, T] = {}
         version = ""
-        async with aclosing(self._kube.pages(self.path, self._selector)) as pages:
+        async with aclosing(self._kube.pages(self.path, self._selection)) as pages:
             async for page, version in pages:  # noqa: B007 - the last one counts
                 for obj in page:
                     self._put(found, obj, self._items)
@@ -155,7 +156,7 @@ class Reflector(Generic[T]):
         while True:
             opened, retry_after = loop.time(), None
             try:
-                async with aclosing(watch(self._kube, self.path, self._selector, version, self._silence)) as events:
+                async with aclosing(watch(self._kube, self.path, self._selection, version, self._silence)) as events:
                     async for event in events:
                         version = event.version
                         self._take(event)

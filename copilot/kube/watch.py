@@ -12,6 +12,7 @@ import aiohttp
 
 from copilot.kube.client import Kube
 from copilot.kube.errors import Refused, Unavailable, error_of
+from copilot.kube.selection import Selection
 
 Object = dict[str, Any]
 _KINDS = frozenset({"ADDED", "MODIFIED", "DELETED"})
@@ -33,7 +34,7 @@ class Expired(Exception):  # noqa: N818 - no fault, the ordinary end of a versio
     """The server no longer knows the version (410): list again."""
 
 
-async def watch(kube: Kube, path: str, label_selector: str, version: str, silence: float) -> AsyncGenerator[Event]:
+async def watch(kube: Kube, path: str, selection: Selection, version: str, silence: float) -> AsyncGenerator[Event]:
     """The events of one request until the server ends it, which it does after 240-300 s, or is silent for `silence` seconds.
 
     Raises Expired, Refused, or Unavailable for everything that broke.
@@ -43,9 +44,8 @@ async def watch(kube: Kube, path: str, label_selector: str, version: str, silenc
         ("resourceVersion", version),
         ("allowWatchBookmarks", "true"),
         ("timeoutSeconds", str(random.randint(240, 300))),  # noqa: S311 - so that not all watches end together
+        *selection.query,
     ]
-    if label_selector:
-        query.append(("labelSelector", label_selector))
     loop = asyncio.get_running_loop()
     try:
         async with kube.stream(path, query, silence) as lines:

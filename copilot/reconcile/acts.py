@@ -16,6 +16,8 @@ from copilot.slurm import Slurm, SlurmRefused, SlurmUnavailable
 from copilot.targets import involved
 
 _log = structlog.get_logger()
+# Seconds within which the same Event is not created again.
+_SAME = 600.0
 
 
 class Teller:
@@ -110,19 +112,28 @@ class Notice:
     target: Target
     reason: str
     message: str
+    warning: bool = True
 
 
 class Announcer:
-    """Creates Events on the targets. They are for people: when the API server is away they are dropped, the log has them all."""
+    """Creates Events on the targets. They are for people: when the API server is away they are dropped, the log has them all.
+
+    The same thing said of the same target within ten minutes is one Event: a group that fails again and again must not bury the others.
+    """
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._queue: asyncio.Queue[Notice] = asyncio.Queue(maxsize=100)
+        self._said: dict[tuple[str, str, str], float] = {}
 
     def announce(self, notices: Iterable[Notice]) -> None:
         """Queues notices; what does not fit is dropped."""
+        now = asyncio.get_running_loop().time()
+        self._said = {said: at for said, at in self._said.items() if now - at < _SAME}
         for notice in notices:
-            if not self._queue.full():
+            said = (notice.target.uid, notice.reason, notice.message)
+            if said not in self._said and not self._queue.full():
+                self._said[said] = now
                 self._queue.put_nowait(notice)
 
     async def run(self) -> None:
@@ -131,7 +142,7 @@ class Announcer:
             notice = await self._queue.get()
             try:
                 await self._kube.create_event(
-                    involved(notice.target.ref, notice.target.uid), notice.reason, notice.message, warning=True
+                    involved(notice.target.ref, notice.target.uid), notice.reason, notice.message, warning=notice.warning
                 )
             except KubeError as error:
                 _log.warning("event_not_created", target=str(notice.target.ref), reason=notice.reason, error=str(error))

@@ -9,7 +9,7 @@ import structlog
 
 from copilot import targets
 from copilot.model import Kind, Target, TargetRef, WorkerGroup
-from copilot.plan import Member
+from copilot.plan import Member, Unpatched
 from copilot.reconcile.writer import Existing, Writer
 
 _log = structlog.get_logger()
@@ -93,6 +93,15 @@ class Groups:
     def covers(self) -> dict[str, frozenset[int]]:
         """The indexes that each group's target asks for now."""
         return {name: self.writers[group.target].covers(name) for name, group in self.groups.items()}
+
+    def held(self) -> frozenset[str]:
+        """Groups that an operator holds by an annotation on their targets."""
+        return frozenset(group for writer in self.writers.values() if writer.target for group in writer.target.held)
+
+    def unpatched(self) -> dict[str, Unpatched]:
+        """By group, why the API server refuses to have its target patched."""
+        refused = {ref: writer.refused for ref, writer in self.writers.items() if writer.refused}
+        return {name: refused[group.target] for name, group in self.groups.items() if group.target in refused} if refused else {}
 
     def want(self, desired: Mapping[str, frozenset[int]], pods: Iterable[str]) -> None:
         """Hands every writer its share of a decision."""

@@ -14,6 +14,7 @@ from copilot.model import Pod, PodView, SlurmView, Verb
 from copilot.plan import Breaker, Pace, Plan, Policy, Track, World, active, plan
 from copilot.reconcile import report
 from copilot.reconcile.acts import Announcer, Deleter, Notice, Teller
+from copilot.reconcile.events import Index
 from copilot.reconcile.groups import Groups
 from copilot.reconcile.looks import Looks
 from copilot.reconcile.waits import Waits
@@ -70,6 +71,7 @@ class Loop:
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
         self._breakers: Mapping[str, Breaker] = {}
+        self._events: Index = {}
         self._waits = Waits(clock, self._look_now)
         self._wake = asyncio.Event()
         self._ticked_at = clock()
@@ -91,6 +93,11 @@ class Loop:
         self._pods = PodView(synced, pods)
         self._pods_listed = self._pods_listed or synced
         self._deleter.forget({pod.uid for pod in pods.values()})
+        self._wake.set()
+
+    def on_events(self, events: Index) -> None:
+        """What Kubernetes told of pods and targets."""
+        self._events = events
         self._wake.set()
 
     def on_targets(self, *, synced: bool) -> None:
@@ -185,7 +192,7 @@ class Loop:
         for group, reason, message in notices:
             target = self.groups.target(group)
             if target is not None:
-                self._announcer.announce([Notice(target, reason, message)])
+                self._announcer.announce([Notice(target, reason, message, warning=reason not in report.GOOD_NEWS)])
 
     def _world(self) -> World:
         pods = report.owned_pods(self._pods, self.groups)
@@ -203,6 +210,9 @@ class Loop:
             told=self._teller.told,
             tracks={name: track for name, track in self._tracks.items() if name in self.groups.members},
             ordinals=self._ordinals(),
+            events=self._events,
+            held=self.groups.held(),
+            unpatched=self.groups.unpatched(),
             breakers=self._breakers,
         )
 

@@ -30,6 +30,8 @@ _EVENTS = {
     What.MISSED_HOOK: "MissedHook",
     What.SPARE: "NodeReleased",
 }
+# Events of type Normal; all others are Warnings.
+GOOD_NEWS = frozenset({"NodeReleased", "ScaleUpResumed"})
 _BREAKER_CURE = "mend the cause; one node is tried after each pause, and the first that registers lets all start again"
 _SERIOUS = frozenset({What.FAILED, What.MISSED_HOOK, What.ORPHAN, What.STALE, What.UNKNOWN, What.TROUBLE, What.ELSEWHERE})
 

@@ -13,9 +13,10 @@ import structlog
 
 from copilot import __version__, targets
 from copilot.config import Settings
-from copilot.kube import Kube, KubeError, NotConfigured, Reflector, State
+from copilot.kube import Kube, KubeError, NotConfigured, Reflector, Selection, State
 from copilot.model import Kind, Pod, TargetRef
 from copilot.reconcile.acts import Announcer, Deleter, Teller
+from copilot.reconcile.events import Events
 from copilot.reconcile.groups import Groups
 from copilot.reconcile.looks import Looks
 from copilot.reconcile.loop import Loop
@@ -86,6 +87,7 @@ class _Daemon:
             lambda raw, before: pod_of(raw, before, clock()),
             on_change=self._pods_changed,
         )
+        self._events = Events(kube, clock, self._events_changed)
         self._targets = {kind: self._target_reflector(kind) for kind in map(Kind, settings.targets)}
         metrics.watch("pods", functools.partial(_is_open, self._pods))
         for kind, reflector in self._targets.items():
@@ -96,7 +98,7 @@ class _Daemon:
             self._kube,
             targets.collection(kind, self._kube.namespace),
             lambda raw, _before: raw,
-            label_selector="" if kind is Kind.SLURM_CLUSTER else self._settings.worker_label,
+            selection=Selection(labels="" if kind is Kind.SLURM_CLUSTER else self._settings.worker_label),
             on_change=lambda: self._targets_changed(kind),
         )
 
@@ -114,6 +116,16 @@ class _Daemon:
     def _pods_changed(self) -> None:
         self._problem("pods", self._pods.problem)
         self._loop.on_pods(self._pods.items, synced=self._pods.synced)
+
+    def _events_changed(self) -> None:
+        reflector = self._events.reflector
+        words = (
+            f"{reflector.problem}; without Events nobody learns why a pod was not made"
+            if reflector.state is State.REFUSED
+            else ""
+        )
+        self._problem("events", words)
+        self._loop.on_events(self._events.index)
 
     def _targets_changed(self, kind: Kind) -> None:
         reflector = self._targets[kind]
@@ -172,6 +184,7 @@ class _Daemon:
             "versions": self._versions(),
             "looks": self._looks.run(),
             "pods": self._pods.run(),
+            "events": self._events.reflector.run(),
             **{f"targets-{kind}": reflector.run() for kind, reflector in self._targets.items()},
             "writers": self._start_writers(group),
             "teller": self._teller.run(),

@@ -16,6 +16,7 @@ from copilot.config import Settings
 from copilot.hostlist import fold
 from copilot.kube import Conflict, Kube, KubeError, Refused, Unavailable
 from copilot.model import Kind, Target, TargetRef
+from copilot.plan import Unpatched
 from copilot.reconcile.orders import ORDER_GRACE, Orders
 from copilot.telemetry import Metrics, PatchOutcome
 
@@ -46,6 +47,8 @@ class Writer:
         self.object: dict[str, Any] = {}
         self.target: Target | None = None
         self.problem = ""
+        # while the API server answers our patches with a refusal: since when, and its words
+        self.refused: Unpatched | None = None
         self._kube = kube
         self._settings = settings
         self._clock = clock
@@ -129,7 +132,7 @@ class Writer:
         existing = self._orders.fulfilled(self.object, self._wanted, self._existing)
         operations = targets.patch(self.ref.kind, self.object, self._wanted, existing, self._ordinals())
         if not operations:
-            self._said = self._wanted
+            self._said, self.refused = self._wanted, None
         return operations
 
     async def _patch(self, operations: list[dict[str, Any]], failures: int) -> float:
@@ -161,7 +164,7 @@ class Writer:
                 self._metrics.drift_repaired(group)
 
     def _accepted(self, wanted: Wanted, seconds: float) -> None:
-        self._said, self.problem = wanted, ""
+        self._said, self.problem, self.refused = wanted, "", None
         self._orders.gave(self.object)
         self._count(PatchOutcome.ACCEPTED)
         nodes = fold(f"{group}-{index}" for group, indexes in wanted.items() for index in indexes)
@@ -195,6 +198,9 @@ class Writer:
         if str(error) != self.problem:
             _log.error("target_patch_failed", target=str(self.ref), outcome=outcome, error=str(error))
         self.problem = str(error)
+        if isinstance(error, Refused | Conflict):
+            since = self.refused.since if self.refused else self._clock()
+            self.refused = Unpatched(since, self.problem, admission=_by_admission(self.problem))
         if outcome is not PatchOutcome.CONFLICT:
             self._count(outcome)
         retry_after = error.retry_after if isinstance(error, Unavailable) and error.retry_after else 0.0
@@ -204,3 +210,8 @@ class Writer:
     def _count(self, outcome: PatchOutcome) -> None:
         for group in self.target.groups if self.target else ():
             self._metrics.patch(group.name, outcome)
+
+
+def _by_admission(words: str) -> bool:
+    """Whether a webhook or a policy refused, not a missing right."""
+    return "admission webhook" in words or "ValidatingAdmissionPolicy" in words

@@ -3,7 +3,7 @@
 What is wanted is always a set; replicas and lists are computed from it anew, so saying the same thing twice changes nothing.
 """
 
-from copilot.targets.kinds import ordered, patch, read, says
+from copilot.targets.kinds import HOLD, ordered, patch, read, says
 from copilot.targets.names import collection, involved, path, split_node
 
-__all__ = ["collection", "involved", "ordered", "patch", "path", "read", "says", "split_node"]
+__all__ = ["HOLD", "collection", "involved", "ordered", "patch", "path", "read", "says", "split_node"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from copilot.model import GroupState, Kind, Target, TargetRef, WorkerGroup
@@ -10,7 +10,8 @@ from copilot.targets import kruise, slurmcluster, statefulset
 from copilot.targets.guarded import Object, Operation, set_warnings, whole
 
 Indexes = Mapping[str, AbstractSet[int]]
-_NOTHING: frozenset[int] = frozenset()
+# An operator's annotation on a target: nothing of its groups is started, stopped or told while it is there.
+HOLD = "slurmctld-copilot/hold"
 
 
 def read(kind: Kind, obj: Object) -> Target:
@@ -28,7 +29,18 @@ def read(kind: Kind, obj: Object) -> Target:
         warnings = set_warnings(obj)
         covers = of_kind.covers(obj)
         states = (GroupState(WorkerGroup(ref.name, ref), len(covers), covers),)
-    return Target(ref, meta["uid"], whole(meta.get("generation")), states, "deletionTimestamp" in meta, warnings=warnings)
+    held = _held(meta.get("annotations") or {}, [state.group.name for state in states])
+    return Target(ref, meta["uid"], whole(meta.get("generation")), states, "deletionTimestamp" in meta, held, warnings)
+
+
+def _held(annotations: Mapping[str, str], groups: Sequence[str]) -> frozenset[str]:
+    """The groups that the annotation names (a SlurmCluster's in full or as in its spec); all of them when it names none, `true` for instance."""
+    text = annotations.get(HOLD, "").strip()
+    if not text or text.lower() == "false":
+        return frozenset()
+    words = {word.strip() for word in text.split(",")}
+    named = {name for name in groups if name in words or name.partition("-worker-")[2] in words - {""}}
+    return frozenset(named or groups)
 
 
 def patch(kind: Kind, obj: Object, wanted: Indexes, existing: Indexes, ordinals: bool) -> list[Operation]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from copilot.kube import Kube, Reflector, State
+from copilot.kube import Kube, Reflector, Selection, State
 from tests.contract.conftest import Api, pod
 from tests.contract.kube_fixture import kube_of, name_and_labels, running, until
 from tests.lab.controlplane import ControlPlane
@@ -27,7 +27,11 @@ async def test_follows_what_is_created_changed_and_deleted(api: Api) -> None:
     changes: list[State] = []
     async with kube_of(api) as (kube, seen):
         mirror: Reflector[Labels] = Reflector(
-            kube, api.pods(), name_and_labels, label_selector="app=gpu", on_change=lambda: changes.append(mirror.state)
+            kube,
+            api.pods(),
+            name_and_labels,
+            selection=Selection(labels="app=gpu"),
+            on_change=lambda: changes.append(mirror.state),
         )
         assert not mirror.synced
         async with running(mirror):

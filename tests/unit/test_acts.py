@@ -135,3 +135,15 @@ async def test_events_are_dropped_rather_than_kept_while_the_api_server_is_away(
     await asyncio.sleep(1)
     assert api.events == ["NodeFailed: last"]
     running.cancel()
+
+
+async def test_the_same_event_is_created_once_in_ten_minutes() -> None:
+    api = Api()
+    announcer = Announcer(api)
+    running = asyncio.create_task(announcer.run())
+    target = Target(TargetRef(Kind.STATEFUL_SET, "ns", "a"), "u", 1, ())
+    for pause in (1, 600, 1):
+        announcer.announce([Notice(target, "NodeFailed", "a-1"), Notice(target, "NodeFailed", "a-1")])
+        await asyncio.sleep(pause)
+    assert api.events == ["NodeFailed: a-1", "NodeFailed: a-1"]
+    running.cancel()

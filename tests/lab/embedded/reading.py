@@ -19,8 +19,9 @@ _TOO_OLD_PAGE = (
 )
 
 
-def predicate(query: Mapping[str, str]) -> Callable[[Object], bool]:
-    by_label, by_field = selectors.labels(query.get("labelSelector", "")), selectors.fields(query.get("fieldSelector", ""))
+def predicate(query: Mapping[str, str], kind: Kind) -> Callable[[Object], bool]:
+    by_label = selectors.labels(query.get("labelSelector", ""))
+    by_field = selectors.fields(query.get("fieldSelector", ""), kind.plural)
     return lambda obj: by_label(obj) and by_field(obj)
 
 
@@ -55,7 +56,7 @@ def _token(text: str) -> tuple[int, str]:
 
 def list_objects(store: Store, kind: Kind, namespace: str, query: Mapping[str, str]) -> Object:
     """One page. `limit` is ignored with resourceVersion=0, which the real server answers from its cache."""
-    matches = predicate(query)
+    matches = predicate(query, kind)
     at_least = query.get("resourceVersion", "")
     if at_least and _version(at_least) > store.version:
         raise status.resource_version_too_large(int(at_least), store.version)
@@ -107,7 +108,7 @@ class Watch:
         if asked and not asked.isdigit():
             words = f'resourceVersion: Invalid value: "{asked}": strconv.ParseUint: parsing "{asked}": invalid syntax'
             raise status.StatusError(500, "", words)
-        matches, first = predicate(query), []
+        matches, first = predicate(query, kind), []
         version = int(asked or 0)
         if version == 0:
             version = store.version

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from tests.lab.embedded import status
 from tests.lab.endpoint import Object
@@ -13,12 +14,8 @@ Predicate = Callable[[Object], bool]
 _SET = re.compile(r"^(?P<key>[\w./-]+)\s+(?P<verb>in|notin)\s*\((?P<values>[^()]*)\)$")
 _EQUAL = re.compile(r"^(?P<key>[\w./-]+)\s*(?P<verb>==|=|!=)\s*(?P<value>[\w.-]*)$")
 _EXISTS = re.compile(r"^(?P<not>!?)\s*(?P<key>[\w./-]+)$")
-_FIELDS = {
-    "metadata.name": ("metadata", "name"),
-    "metadata.namespace": ("metadata", "namespace"),
-    "spec.nodeName": ("spec", "nodeName"),
-    "status.phase": ("status", "phase"),
-}
+_FIELDS = frozenset({"metadata.name", "metadata.namespace", "spec.nodeName", "status.phase"})
+_OF_EVENTS = frozenset({"reason", "type", "involvedObject.kind", "involvedObject.name", "involvedObject.uid"})
 
 
 def labels(text: str) -> Predicate:
@@ -44,15 +41,22 @@ def _label(part: str) -> Callable[[dict[str, str]], bool]:
     raise status.bad_request(f"unable to parse requirement: {part}")
 
 
-def fields(text: str) -> Predicate:
-    """`metadata.name=x,spec.nodeName!=y`; StatusError 400 for any field but the few that every server has."""
-    requirements = [_field(part) for part in text.split(",") if part]
+def fields(text: str, plural: str) -> Predicate:
+    """`metadata.name=x,reason!=y`; StatusError 400 for any field but the few that every server has for the kind."""
+    known = _FIELDS | _OF_EVENTS if plural == "events" else _FIELDS
+    requirements = [_field(part, known) for part in text.split(",") if part]
     return lambda obj: all(holds(obj) for holds in requirements)
 
 
-def _field(part: str) -> Predicate:
+def _field(part: str, known: frozenset[str]) -> Predicate:
     key, negative, value = re.match(r"([^!=]*)(!?)={1,2}(.*)", part).groups() if "=" in part else (part, "", "")  # type: ignore[union-attr]
-    if key not in _FIELDS:
+    if key not in known:
         raise status.bad_request(f"field label not supported: {key}")
-    outer, inner = _FIELDS[key]
-    return lambda obj: (((obj.get(outer) or {}).get(inner, "") or "") == value) != bool(negative)
+
+    def holds(obj: Object) -> bool:
+        found: Any = obj
+        for name in key.split("."):
+            found = (found or {}).get(name)
+        return ((found or "") == value) != bool(negative)
+
+    return holds
