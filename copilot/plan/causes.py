@@ -58,9 +58,9 @@ class Cause:
 
 def cause_of(facts: Facts, track: Track, world: World, policy: Policy) -> Cause | None:
     """What keeps a wanted node that Slurm waits for from coming, None when nothing is known to."""
-    if track.requested_at is None or track.up_at is not None or not facts.powering_up:
+    if track.requested_at is None or track.up_at is not None or not (facts.powering_up or facts.refused):
         return None
-    if facts.node is not None and "INVALID_REG" in facts.node.flags:
+    if facts.node is not None and facts.refused:
         words = (
             facts.node.reason or "slurmctld refused the registration: the pod has less than the node's line in slurm.conf says"
         )

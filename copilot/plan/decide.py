@@ -217,9 +217,9 @@ class _Acts:
             reason, words = track.failure, track.message
         node = facts.node
         state, text = rules.GIVE_UP, f"{rules.OURS}{reason}: {words}"
-        if node is not None and not rules.may_be_forced(node) and "INVALID_REG" not in node.flags:
+        if node is not None and not rules.may_be_forced(node) and not facts.refused:
             state, text = rules.TAKE_DOWN, f"{text} (drained before: {node.reason})"
-        elif node is not None and node.busy and not facts.powering_up:
+        elif node is not None and node.busy and not (facts.powering_up or facts.refused):
             state = rules.TAKE_DOWN
         self._tell(facts, state, text)
         if self.policy.all_or_nothing and reason in causes.CAPACITY and track.requested_at is not None:

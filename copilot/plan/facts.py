@@ -42,6 +42,13 @@ class Facts:
         )
 
     @property
+    def refused(self) -> bool:
+        """slurmctld has refused its registration, drained it and waits no more: POWERING_UP is gone at once (22.05 and 24.11)."""
+        return (
+            self.node is not None and "INVALID_REG" in self.node.flags and not self.node.flags & {"POWERING_DOWN", "POWERED_DOWN"}
+        )
+
+    @property
     def coming(self) -> bool:
         """A job has it although it is powered down: ResumeProgram follows within seconds."""
         return self.node is not None and self.node.busy and "POWERED_DOWN" in self.node.flags

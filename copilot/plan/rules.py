@@ -160,9 +160,9 @@ def may_fail(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
     The drain of a node that registered with too little (INVALID_REG) is slurmctld's own.
     """
     node = facts.node
-    if node is None or not facts.powering_up or not judged(facts, track, world, policy):
+    if node is None or not (facts.powering_up or facts.refused) or not judged(facts, track, world, policy):
         return False
-    return may_be_forced(node) or "INVALID_REG" in node.flags
+    return may_be_forced(node) or facts.refused
 
 
 def elsewhere(facts: Facts) -> str:

@@ -139,9 +139,13 @@ def test_every_reason_has_a_case_here_or_in_another_test() -> None:
     assert {case[1] for case in CASES.values()} | elsewhere == set(R)
 
 
-def test_too_little_in_the_pod_fails_at_once_though_slurmctld_drained_the_node() -> None:
+@pytest.mark.parametrize(
+    "state", ["IDLE+CLOUD+DRAIN+INVALID_REG", "IDLE+CLOUD+COMPLETING+DRAIN+INVALID_REG"], ids=["24.11", "22.05"]
+)
+def test_too_little_in_the_pod_fails_at_once_though_slurmctld_drained_the_node(state: str) -> None:
+    """slurmctld waits no more; 22.05 has its job COMPLETING until the node is forced down."""
     small = starting(lambda small: small.pod("a-1"))
-    small.slurm("a-1", f"{POWERING_UP}+DRAIN+INVALID_REG", "Low RealMemory")
+    small.slurm("a-1", state, "Low RealMemory")
     small.look()
     [(state, _, told)] = updates(small)
     assert (state, told) == ("power_down_force", "copilot: invalid_registration: Low RealMemory")
