@@ -92,12 +92,13 @@ class Slurm:
     async def update(self, state: str, nodes: Sequence[str], reason: str | None = None) -> None:
         """`scontrol update nodename=NODES state=STATE reason=REASON`. SlurmRefused names those that slurmctld refused; the others are done.
 
-        An empty state is left out: only the reason is set then.
+        An empty state is left out: only the reason is set then. An empty reason empties it.
 
         One bad name makes slurmctld skip those after it, so a refused list is halved until the bad ones are alone. Halving repeats
         the update for nodes that have it already. After MAX_UPDATES calls the nodes not tried alone are named as refused too.
         """
-        words = ([f"state={state}"] if state else []) + ([] if reason is None else [f"reason={reason}"])
+        # slurmctld 24.11 ignores an empty reason with rc 0, and takes a blank.
+        words = ([f"state={state}"] if state else []) + ([] if reason is None else [f"reason={reason or ' '}"])
         refused: list[str] = []
         message = ""
         todo = deque([list(nodes)] if nodes else [])

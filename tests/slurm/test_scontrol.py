@@ -43,6 +43,17 @@ async def test_a_reason_is_free_text(lab: PowerLab) -> None:
     assert node.reason in ("", REASON)  # 24.11 keeps it, 22.05 and 26.05 do not: a Reason alone says nothing
 
 
+async def test_the_reason_alone_of_a_busy_node_is_emptied(lab: PowerLab) -> None:
+    """22.05 does not show the reason of a healthy node; a drain or resume in its place would mark the node as not responding."""
+    job = await lab.running("cpu-9")
+    await lab.slurm.update("", ["cpu-9"], "copilot: old")
+    assert (await lab.look("cpu-9")).reason in ("copilot: old", *([""] if VERSION != "24.11" else []))
+    await lab.slurm.update("", ["cpu-9"], "")
+    node = await lab.look("cpu-9")
+    assert (node.reason, node.up, (await lab.job(job))["JobState"]) == ("", True, "RUNNING")
+    await lab.run("scancel", str(job))
+
+
 async def test_an_update_of_a_list_is_not_atomic(lab: PowerLab) -> None:
     done = await lab.run("scontrol", "update", "nodename=cpu-1,cpu-zz,demo-worker-gpu-0", "state=down", "reason=x")
     assert done.rc == 1
