@@ -15,8 +15,11 @@ _PULL = frozenset({"ErrImagePull", "ImagePullBackOff"})
 _ORDINARY = frozenset({"", "ContainerCreating", "PodInitializing", "Completed"})
 
 
-def pod_of(raw: Raw, before: Pod | None, now: float) -> Pod:
-    """The pod. `before` is what was known of the same name; a new uid is another pod, first seen `now`."""
+def pod_of(raw: Raw, before: Pod | None, now: float, *, listed: bool = False) -> Pod:
+    """The pod. `before` is what was known of the same name; a new uid is another pod, first seen `now`.
+
+    One that is `listed` may have been there for long while nobody looked: it counts as seen when it was created.
+    """
     meta, status = raw["metadata"], raw.get("status") or {}
     containers = status.get("containerStatuses") or []
     # one that has to end before the others may start holds the start up as well
@@ -25,13 +28,18 @@ def pod_of(raw: Raw, before: Pod | None, now: float) -> Pod:
     uid = meta["uid"]
     same = before is not None and before.uid == uid
     trouble, message = _trouble(status, (*initial, *containers), conditions)
+    first_seen, created = now, _epoch(meta.get("creationTimestamp"))
     if same and before is not None:
         trouble, message = _clearest(before, trouble, message)
+        first_seen = before.first_seen
+    elif listed and created:
+        # The timestamp is cut to whole seconds: it may have been a second later.
+        first_seen = min(now, now + created + 1 - time.time())
     return Pod(
         name=meta["name"],
         uid=uid,
-        first_seen=before.first_seen if before is not None and same else now,
-        created_epoch=_epoch(meta.get("creationTimestamp")),
+        first_seen=first_seen,
+        created_epoch=created,
         phase=status.get("phase", "Pending"),
         scheduled=bool((raw.get("spec") or {}).get("nodeName")),
         ready=_true(conditions, "Ready"),

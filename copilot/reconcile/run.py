@@ -84,7 +84,7 @@ class _Daemon:
         self._pods: Reflector[Pod] = Reflector(
             kube,
             f"/api/v1/namespaces/{kube.namespace}/pods",
-            lambda raw, before: pod_of(raw, before, clock()),
+            lambda raw, before: pod_of(raw, before, clock(), listed=self._pods.state is not State.SYNCED),
             on_change=self._pods_changed,
         )
         self._events = Events(kube, clock, self._events_changed)

@@ -75,3 +75,14 @@ def test_the_end_of_a_grace_is_on_our_clock_and_stays_where_it_was() -> None:
     assert first.ends_at == pytest.approx(130.0, abs=1.5)
     assert pod_of(raw({}, deletionTimestamp=at), first, 120.0).ends_at == first.ends_at
     assert pod_of(raw({}), None, 100.0).ends_at is None
+
+
+def test_a_pod_that_a_list_brings_was_there_since_it_was_created() -> None:
+    """It may be older than the request that the view shows, although that view was asked for before the list came."""
+    at = (datetime.fromtimestamp(time.time(), UTC) - timedelta(seconds=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ahead = (datetime.fromtimestamp(time.time(), UTC) + timedelta(seconds=30)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    found = pod_of(raw({}, creationTimestamp=at), None, 100.0, listed=True)
+    assert found.first_seen == pytest.approx(71.0, abs=1.5)
+    assert pod_of(raw({}, creationTimestamp=at), found, 120.0).first_seen == found.first_seen
+    assert pod_of(raw({}, creationTimestamp=at), None, 100.0).first_seen == 100.0, "a watch brings it at once"
+    assert pod_of(raw({}, creationTimestamp=ahead), None, 100.0, listed=True).first_seen == 100.0, "clocks differ"
