@@ -3,11 +3,13 @@ SHELL := /bin/bash
 SLURM ?= 22.05
 KUBERNETES ?= embedded
 ARGS ?=
+OPERATIONS ?= 120
+MINUTES ?= 0
 PYTHON = venv=$$(tests/lab/install venv) && "$$venv/bin/python"
 TIERS = $(PYTHON) -m tests.tiers
 real_parts = $(if $(filter real,$(KUBERNETES)),kubernetes kruise)
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-whole test-lower-bounds lint bench clean-cache
+.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-whole test-lower-bounds lint bench chaos clean-cache
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -53,6 +55,11 @@ lint: ## types, style, imports, shell scripts, installation, the tree itself
 bench: ## measure, as ratios to floors of the same run
 	@tests/lab/install isolated slurm-22.05 kubernetes
 	@venv=$$(tests/lab/install venv) && exec tests/lab/isolated "$$venv/bin/python" -m pytest -s tests/benchmarks $(ARGS)
+
+chaos: ## random operations under random faults (SEED= OPERATIONS= MINUTES= ONLY=, SLURM=, KUBERNETES=); docs/reliability.md
+	@tests/lab/install isolated slurm-$(SLURM) $(real_parts)
+	@venv=$$(tests/lab/install venv) && exec env COPILOT_SLURM=$(SLURM) COPILOT_KUBERNETES=$(KUBERNETES) tests/lab/isolated "$$venv/bin/python" -m tests.chaos \
+		$(if $(SEED),--seed $(SEED)) --operations $(OPERATIONS) --minutes $(MINUTES) $(if $(ONLY),--only $(ONLY))
 
 clean-cache: ## remove what tests/lab/install has kept
 	@tests/lab/install clean

@@ -31,14 +31,18 @@ async def node_states(slurm: SlurmLab) -> States:
 
 
 def steps_in(pid: int) -> list[int]:
-    """The slurmstepds below a process: each is a job that runs there, whatever slurmctld knows of it."""
+    """The slurmstepds below a process: each is a job that runs there, whatever slurmctld knows of it.
+
+    Not the dead: slurmd, the first process of its pod, reaps none that were not its own.
+    """
     found, todo = [], [pid]
     while todo:
         proc = Path(f"/proc/{todo.pop()}")
         try:
             children = [int(word) for task in proc.glob("task/*/children") for word in task.read_text().split()]
             todo += children
-            if (proc / "comm").read_text().startswith("slurmstepd"):
+            name, _, rest = (proc / "stat").read_text().partition("(")[2].rpartition(")")
+            if name.startswith("slurmstepd") and rest.split()[0] not in "ZX":
                 found.append(int(proc.name))
         except OSError:  # it ended while we looked
             continue

@@ -71,6 +71,8 @@ TIERS: Final[tuple[Tier, ...]] = (
     _e2e("22.05", "embedded"),
     _slurm("24.11"),
     _e2e("24.11", "embedded"),
+    # Two short runs with seeds of their own; `make chaos` does more.
+    Tier("chaos", "tests/chaos", ("isolated", "slurm-22.05"), limit=900.0),
     # Half of it is about the embedded server, which needs no build.
     Tier("contract", "tests/contract", ("isolated",), wants=("kubernetes", "kruise"), heavy=True, limit=900.0),
     # What is installed on a user's cluster, checked by a real API server; no pod runs.
