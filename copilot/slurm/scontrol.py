@@ -97,8 +97,8 @@ class Slurm:
         One bad name makes slurmctld skip those after it, so a refused list is halved until the bad ones are alone. Halving repeats
         the update for nodes that have it already. After MAX_UPDATES calls the nodes not tried alone are named as refused too.
         """
-        # slurmctld 24.11 ignores an empty reason with rc 0, and takes a blank.
-        words = ([f"state={state}"] if state else []) + ([] if reason is None else [f"reason={reason or ' '}"])
+        # scontrol takes one quote off each end, also of the text's own. slurmctld 24.11 ignores an empty reason with rc 0, and takes a blank.
+        words = ([f"state={state}"] if state else []) + ([] if reason is None else [f'reason="{reason or " "}"'])
         refused: list[str] = []
         message = ""
         todo = deque([list(nodes)] if nodes else [])

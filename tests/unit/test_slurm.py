@@ -197,7 +197,7 @@ async def test_one_bad_name_spoils_no_other(script: Script, tmp_path: Path) -> N
         await Slurm((script(PICKY),)).update("down", names, "copilot: a=b")
     assert sorted(caught.value.names) == ["n7", "nx7"]
     assert {line.split()[0] for line in (tmp_path / "done").read_text().splitlines()} == set(names) - {"n7", "nx7"}
-    assert "state=down reason=copilot: a=b" in (tmp_path / "done").read_text()
+    assert 'state=down reason="copilot: a=b"' in (tmp_path / "done").read_text()
 
 
 async def test_halving_is_bounded(script: Script, tmp_path: Path) -> None:
