@@ -15,6 +15,7 @@ class Containers:
 
     `without_boot`: nodes whose slurmd is started without -b. `mute`: nodes whose container runs but whose slurmd never starts, so that
     they cannot register, until `speak`. `held`: nodes whose container is not started until `release`.
+    `reports`: what the slurmd of a node says that its machine has, in words of slurm.conf ("CPUs=1 RealMemory=1000").
     `starts` counts the containers that were started, by node.
 
     `unhurried`: a slurmd starts in a later second than its container was asked for, as it does on any real node. slurmd tells its age in
@@ -28,6 +29,7 @@ class Containers:
         self._unhurried = unhurried
         self.without_boot: set[str] = set()
         self.mute: set[str] = set()
+        self.reports: dict[str, str] = {}
         self.starts: dict[str, int] = {}
         self._held: dict[str, asyncio.Event] = {}
         self._silent: set[str] = set()
@@ -38,6 +40,7 @@ class Containers:
         self.release()
         self.mute.clear()
         self.without_boot.clear()
+        self.reports.clear()
 
     def hold(self, *names: str) -> None:
         """The next containers of these nodes are not started before `release`."""
@@ -70,7 +73,7 @@ class Containers:
     async def _start(self, name: str) -> str:
         if self._unhurried:
             await _another_second()
-        return await self._slurm.start_node(name, boot=name not in self.without_boot)
+        return await self._slurm.start_node(name, boot=name not in self.without_boot, reports=self.reports.get(name, ""))
 
     async def stop(self, name: str) -> None:
         await self._before_stop(name)
