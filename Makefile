@@ -9,7 +9,7 @@ PYTHON = venv=$$(tests/lab/install venv) && "$$venv/bin/python"
 TIERS = $(PYTHON) -m tests.tiers
 real_parts = $(if $(filter real,$(KUBERNETES)),kubernetes kruise)
 .DEFAULT_GOAL := help
-.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-whole test-lower-bounds lint bench chaos clean-cache
+.PHONY: help demo cluster cluster-down test test-unit test-slurm test-contract test-e2e test-cluster test-whole test-monitoring test-lower-bounds lint bench chaos dashboard-picture clean-cache
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -46,6 +46,9 @@ test-cluster: ## a real node with real pods of the images
 test-whole: ## all of overlays/demo on a real node, users and accounting included (ten minutes, not part of `make test`)
 	@$(TIERS) --only whole $(if $(ARGS),-- $(ARGS))
 
+test-monitoring: ## rules and dashboard by promtool and by a real Prometheus; each alert fired by breaking something
+	@$(TIERS) --only monitoring $(if $(ARGS),-- $(ARGS))
+
 test-lower-bounds: ## the unit tests on the oldest libraries that pyproject.toml allows
 	@venv=$$(tests/lab/install venv-lower-bounds) && "$$venv/bin/python" -m tests.tiers --only unit $(if $(ARGS),-- $(ARGS))
 
@@ -60,6 +63,10 @@ chaos: ## random operations under random faults (SEED= OPERATIONS= MINUTES= ONLY
 	@tests/lab/install isolated slurm-$(SLURM) $(real_parts)
 	@venv=$$(tests/lab/install venv) && exec env COPILOT_SLURM=$(SLURM) COPILOT_KUBERNETES=$(KUBERNETES) tests/lab/isolated "$$venv/bin/python" -m tests.chaos \
 		$(if $(SEED),--seed $(SEED)) --operations $(OPERATIONS) --minutes $(MINUTES) $(if $(ONLY),--only $(ONLY))
+
+dashboard-picture: ## draw docs/dashboard.svg anew from what the monitoring tests measure
+	@tests/lab/install isolated slurm-22.05 prometheus dashboard
+	@venv=$$(tests/lab/install venv) && exec env COPILOT_PICTURE=$(CURDIR)/docs/dashboard.svg tests/lab/isolated "$$venv/bin/python" -m pytest tests/monitoring $(ARGS)
 
 clean-cache: ## remove what tests/lab/install has kept
 	@tests/lab/install clean

@@ -23,7 +23,8 @@ Line = dict[str, Any]
 
 
 class Daemon:
-    """`slurmctld-copilot serve` with `settings` (field name -> text). Each run appends to one log file, `folder/copilot.log`.
+    """`slurmctld-copilot serve` with `settings` (field name -> text). Each run appends to one log file, `folder/copilot.log`,
+    and has a port of its own for /metrics: `listen`, as host:port.
 
     Its environment has nothing but PATH: all that it needs comes by flags, so a test says all there is to say.
     """
@@ -46,8 +47,8 @@ class Daemon:
     async def start(self, *, ready: bool = True, seconds: float = 90, **settings: str) -> None:
         """Starts it, for this run with further settings. With `ready`, returns when /readyz says so."""
         assert not self.running, "the copilot runs already"
-        self._listen = f"127.0.0.1:{free_port()}"
-        merged = {"log_format": "json", "log_level": "debug", "listen": self._listen, **self.settings, **settings}
+        self.listen = f"127.0.0.1:{free_port()}"
+        merged = {"log_format": "json", "log_level": "debug", "listen": self.listen, **self.settings, **settings}
         flags = [f"--{name.replace('_', '-')}={value}" for name, value in merged.items()]
         argv = ["setpriv", "--pdeathsig", "KILL", *COMMAND, "serve", *flags]
         with self.log_path.open("ab") as log:
@@ -125,7 +126,7 @@ class Daemon:
     async def get(self, path: str) -> tuple[int, str]:
         """A request to its TCP port, such as /readyz: HTTP status and body."""
         timeout = aiohttp.ClientTimeout(total=30)
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{self._listen}{path}") as answer:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(f"http://{self.listen}{path}") as answer:
             return answer.status, await answer.text()
 
     async def _ready(self) -> bool:

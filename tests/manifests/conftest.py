@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab import controlplane, kruise
+from tests.lab import controlplane, kruise, prometheus
 from tests.lab.controlplane import TREE, ControlPlane, binary
 from tests.lab.endpoint import Admin, ApiEndpoint, established, resource
 
@@ -64,7 +64,8 @@ async def _kinds_served(plane: ControlPlane) -> None:
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One for each module, so that a dry run meets nothing that others have made.
 
-    With the definitions of SlurmCluster and of OpenKruise's sets, and the namespace, which a dry run needs as well.
+    With the definitions of SlurmCluster, of OpenKruise's sets and (where they are installed) of the Prometheus operator's kinds, and the
+    namespace, which a dry run needs as well.
     """
     home = kruise.installed()
     if reason := controlplane.missing() or kruise.missing():
@@ -79,6 +80,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
             for definition in (
                 TREE / "tests/lab/crds/slurmcluster.yaml",
                 home / "config/crd/bases/apps.kruise.io_statefulsets.yaml",
+                *prometheus.definitions(),
             ):
                 kubectl("apply", "--server-side", "-f", definition)
             runner.run(_kinds_served(plane))

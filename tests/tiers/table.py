@@ -75,8 +75,17 @@ TIERS: Final[tuple[Tier, ...]] = (
     Tier("chaos", "tests/chaos", ("isolated", "slurm-22.05"), limit=900.0),
     # Half of it is about the embedded server, which needs no build.
     Tier("contract", "tests/contract", ("isolated",), wants=("kubernetes", "kruise"), heavy=True, limit=900.0),
+    # Alerts and dashboard on a real Prometheus, which waits for alerts most of the time.
+    Tier("monitoring", "tests/monitoring", ("isolated", "slurm-22.05", "prometheus"), wants=("dashboard",), limit=600.0),
     # What is installed on a user's cluster, checked by a real API server; no pod runs.
-    Tier("manifests", "tests/manifests", ("isolated", "kubernetes", "kruise"), heavy=True, limit=600.0),
+    Tier(
+        "manifests",
+        "tests/manifests",
+        ("isolated", "kubernetes", "kruise"),
+        wants=("prometheus-operator",),
+        heavy=True,
+        limit=600.0,
+    ),
     _e2e("22.05", "real"),
     _e2e("24.11", "real"),
     # A real node with real pods of the images.

@@ -19,7 +19,7 @@ from tests.unit.documents import read, table, words
 
 TEXT = read("docs/metrics.md")
 ACTIONS = {*Verb, "wait", "status", "other"}
-COMMANDS = ("ping", "show config", "show nodes", "update")
+COMMANDS = ("ping", "show_config", "show_nodes", "update", "version")
 REQUESTS = ("create", "delete", "get", "list", "patch", "watch")
 WITHOUT_STATUS = ("timeout", "network", "token", "garbled")
 ERRORS = (*WITHOUT_STATUS, "400", "401", "403", "404", "409", "410", "422", "429", "500", "503", "504")
@@ -118,7 +118,7 @@ def test_every_label_value_is_told() -> None:
         "`action`": ACTIONS,
         "`outcome` of a hook": set(HookOutcome),
         "`outcome` of a patch": set(PatchOutcome),
-        "`command`": {command.replace(" ", "_") for command in COMMANDS},
+        "`command`": set(COMMANDS),
         "`verb`": set(REQUESTS),
         "`status`": set(WITHOUT_STATUS),
         "`resource`": {"pods", *config.TARGETS},
