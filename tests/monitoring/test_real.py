@@ -98,6 +98,14 @@ async def test_somebody_else_scales_the_set(lab: Scraped, fired: set[str]) -> No
     lab.cluster.containers.mute.clear()
 
 
+async def test_a_hold_is_forgotten(lab: Scraped, fired: set[str]) -> None:
+    await lab.cluster.patch_target("cpu", {"metadata": {"annotations": {"slurmctld-copilot/hold": "maintenance"}}})
+    [held] = await fires(lab, fired, "SlurmCopilotGroupHeld")
+    assert held["group"] == "cpu"
+    await lab.cluster.patch_target("cpu", {"metadata": {"annotations": {"slurmctld-copilot/hold": None}}})
+    await lab.prometheus.until_quiet("SlurmCopilotGroupHeld")
+
+
 async def test_slurmctld_is_away(lab: Scraped, fired: set[str]) -> None:
     """That nothing is decided then is no second alert."""
     await lab.cluster.slurm.stop_slurmctld()
