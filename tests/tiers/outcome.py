@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+NOTHING_CHOSEN: Final = 5  # pytest: no test was collected, or all were deselected
 UNAVAILABLE: Final = 77  # tests/lab/isolated and tests/lab/install: "this machine cannot", with one sentence on stderr
 _TAIL_LINES: Final = 40
 _FAILURE_LINES: Final = 150
@@ -125,6 +126,19 @@ def read_report(tier: str, report: Path, seconds: float) -> Outcome:
         else:
             passed += 1
     return Outcome(tier, passed, len(failures), len(skips), seconds, failures=tuple(failures), skips=tuple(skips))
+
+
+def merged(tier: str, parts: Mapping[str, Outcome], seconds: float) -> Outcome:
+    """The outcome of a tier from those of its modules, by name; one that had nothing to run counts for nothing."""
+    outcomes = list(parts.values())
+    if outcomes and all(each.result == "skipped" and each.reason for each in outcomes):
+        return replace(outcomes[0], seconds=seconds)
+    reason = "; ".join(f"{name}: {each.reason}" for name, each in parts.items() if each.reason)
+    failures = tuple(failure for each in outcomes for failure in each.failures)
+    skips = tuple(skip for each in outcomes for skip in each.skips)
+    sums = total(outcomes)
+    whole = Outcome(tier, sums.passed, sums.failed, sums.skipped, seconds, reason, failures, skips)
+    return whole if whole.passed + whole.failed + whole.skipped else failed(tier, "no test ran", "", seconds)
 
 
 def total(outcomes: Sequence[Outcome]) -> Outcome:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.tiers.outcome import UNAVAILABLE, Ended, Outcome, failed, judge, last_sentence, skipped, tail
+from tests.tiers.outcome import NOTHING_CHOSEN, UNAVAILABLE, Ended, Outcome, failed, judge, last_sentence, merged, skipped, tail
 from tests.tiers.processes import run
 from tests.tiers.table import TREE, Tier, choose, parts_of
 
@@ -112,22 +112,47 @@ class Schedule:
             self._say(f"install {part}: ready after {ended.seconds:.0f} s")
 
     async def _run_tier(self, tier: Tier) -> None:
-        report = self._scratch / f"{tier.name}.xml" if tier.folder else None
+        log = self._logs / f"{tier.name}.log"
         self._say(f"{tier.name} starts, log in {os.path.relpath(self._logs)}/{tier.name}.log")
         self._since[tier.name] = time.monotonic()
         try:
-            ended = await run(self._command(tier, report), self._logs / f"{tier.name}.log", tier.limit, tier.env)
+            outcome = await (self._run_modules(tier, log) if tier.modules_at_once else self._run_whole(tier, log))
         finally:
             del self._since[tier.name], self._running[tier.name]
-        self._ended(judge(tier.name, ended, tier.limit, report))
+        self._ended(outcome)
 
-    def _command(self, tier: Tier, report: Path | None) -> list[str]:
+    async def _run_whole(self, tier: Tier, log: Path) -> Outcome:
+        report = self._scratch / f"{tier.name}.xml" if tier.folder else None
+        ended = await run(self._command(tier, tier.target, report), log, tier.limit, tier.env)
+        return judge(tier.name, ended, tier.limit, report)
+
+    async def _run_modules(self, tier: Tier, log: Path) -> Outcome:
+        """Each module of the folder in namespaces of its own. The log has their logs, in the order in which they ended."""
+        begin, gate = time.monotonic(), asyncio.Semaphore(tier.modules_at_once)
+        log.write_bytes(b"")
+
+        async def one(module: Path) -> Outcome:
+            report, part = (self._scratch / f"{tier.name}-{module.stem}.{kind}" for kind in ("xml", "log"))
+            async with gate:
+                left = max(begin + tier.limit - time.monotonic(), 1.0)
+                try:
+                    ended = await run(self._command(tier, os.fspath(module), report), part, left, tier.env)
+                finally:
+                    with log.open("ab") as whole:
+                        whole.write(f"==> {module.name}\n".encode() + (part.read_bytes() if part.exists() else b""))
+            return Outcome(tier.name) if ended.code == NOTHING_CHOSEN else judge(tier.name, ended, tier.limit, report)
+
+        async with asyncio.TaskGroup() as group:
+            runs = {each.stem: group.create_task(one(each)) for each in sorted((TREE / tier.target).glob("test_*.py"))}
+        return merged(tier.name, {name: each.result() for name, each in runs.items()}, time.monotonic() - begin)
+
+    def _command(self, tier: Tier, target: str, report: Path | None) -> list[str]:
         prefix = [os.fspath(TREE / "tests/lab/isolated")] if tier.isolated else []
         if report is None:
-            return [*prefix, sys.executable, "-m", tier.target]
+            return [*prefix, sys.executable, "-m", target]
         # Several run in one tree at once: no cache of pytest's, and temporary folders of their own.
-        options = ["-q", "-p", "no:cacheprovider", f"--basetemp={self._scratch / tier.name}", f"--junit-xml={report}"]
-        return [*prefix, sys.executable, "-m", "pytest", *options, *self._extra, tier.target]
+        options = ["-q", "-p", "no:cacheprovider", f"--basetemp={report.with_suffix('.tmp')}", f"--junit-xml={report}"]
+        return [*prefix, sys.executable, "-m", "pytest", *options, *self._extra, target]
 
     def _ended(self, outcome: Outcome) -> None:
         self._outcomes.append(outcome)

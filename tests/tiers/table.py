@@ -16,7 +16,8 @@ class Tier:
 
     `target` is a folder of tests, or a module (`tests.demo`) that is one test by its exit code. `needs` are parts of tests/lab/install
     without which it cannot run; `wants` are waited for as well, but its tests know what to do without them. `heavy` ones keep a core
-    busy, the others mostly wait for Slurm. `limit` is in seconds.
+    busy, the others mostly wait for Slurm. `limit` is in seconds. With `modules_at_once` each module of the folder is a run of its own, and
+    so many of them go on at the same time: for tests that wait most of the time.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Tier:
     heavy: bool = False
     limit: float = 1200.0
     by_default: bool = True
+    modules_at_once: int = 0
 
     @property
     def family(self) -> str:
@@ -56,7 +58,8 @@ def _e2e(version: str, kubernetes: str, *, by_default: bool = True) -> Tier:
     real = kubernetes == "real"
     parts = ("isolated", f"slurm-{version}", *(("kubernetes", "kruise") if real else ()))
     env = {"COPILOT_SLURM": version, "COPILOT_KUBERNETES": kubernetes}
-    return Tier(f"e2e-{version}-{kubernetes}", "tests/e2e", parts, env=env, heavy=real, limit=1500.0, by_default=by_default)
+    name = f"e2e-{version}-{kubernetes}"
+    return Tier(name, "tests/e2e", parts, env=env, heavy=real, limit=1500.0, by_default=by_default, modules_at_once=2)
 
 
 # The quick ones first. The order is also the order of preference, see `choose`.

@@ -6,12 +6,14 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.tiers import processes
 from tests.tiers import schedule as schedule_module
-from tests.tiers.outcome import Ended, Outcome, judge, skipped, summary, total
+from tests.tiers.outcome import Ended, Outcome, judge, merged, skipped, summary, total
 from tests.tiers.schedule import Schedule
 from tests.tiers.table import TIERS, TREE, Tier, choose, parts_of, select
 
@@ -124,6 +126,52 @@ async def test_what_failed_is_told_at_once_and_again_before_the_texts_and_in_the
     assert lines[1:3] == [bad, error]
     assert next(number for number, line in enumerate(lines) if line.startswith("FAILED")) > 2
     assert any(re.match(r"mixed +failed .* test_bad, test_error$", line) for line in lines)
+
+
+def in_modules(path: Path, **contents: str) -> Tier:
+    path.mkdir()
+    for name, content in contents.items():
+        (path / f"test_{name}.py").write_text(content)
+    return replace(plain(path.name, path), modules_at_once=2)
+
+
+async def test_modules_that_run_each_by_itself_are_one_tier(tmp_path: Path) -> None:
+    tier = in_modules(tmp_path / "parts", good="def test_good(): pass", mixed=MIXED, none="")
+    [outcome] = await scheduled(tmp_path, tier).run()
+    assert (outcome.result, outcome.counts) == ("failed", "2 passed, 2 failed, 3 skipped")
+    assert [name.rpartition("::")[2] for name, _ in outcome.failures] == ["test_bad", "test_error"]
+    log = (tmp_path / "parts.log").read_text()
+    assert set(re.findall(r"^==> (\S+)$", log, re.MULTILINE)) == {"test_good.py", "test_mixed.py", "test_none.py"}
+    assert "the sum is wrong" in log
+
+
+async def test_a_module_over_the_tier_s_limit_is_named_and_the_others_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = processes.run
+
+    async def stopped(argv: Sequence[str], log: Path, limit: float, env: Mapping[str, str] | None = None) -> Ended:
+        if "test_slow" not in argv[-1]:
+            return await really(argv, log, limit, env)
+        log.write_text("still at it\n")
+        return Ended(None, limit, log)
+
+    monkeypatch.setattr(schedule_module, "run", stopped)
+    [outcome] = await scheduled(tmp_path, in_modules(tmp_path / "parts", slow=MIXED, good="def test_good(): pass")).run()
+    assert (outcome.counts, outcome.reason) == ("1 passed, 1 failed, 0 skipped", "test_slow: stopped at its limit of 60 s")
+    assert "still at it" in outcome.failures[0][1]
+
+
+async def test_modules_of_which_none_has_a_test_are_a_failure(tmp_path: Path) -> None:
+    [outcome] = await scheduled(tmp_path, in_modules(tmp_path / "parts", one="", two="")).run()
+    assert (outcome.result, outcome.reason) == ("failed", "no test ran")
+
+
+def test_modules_that_the_machine_cannot_run_are_one_skipped_tier() -> None:
+    parts = {"a": skipped("t", "no namespaces"), "b": skipped("t", "no namespaces")}
+    assert merged("t", parts, 3.0) == replace(skipped("t", "no namespaces"), seconds=3.0)
+    half = merged("t", {**parts, "c": Outcome("t", passed=2)}, 3.0)
+    assert (half.result, half.counts, half.reason.count("no namespaces")) == ("passed", "2 passed, 0 failed, 2 skipped", 2)
 
 
 async def test_a_tier_that_runs_no_test_or_is_not_there_has_failed(tmp_path: Path) -> None:
