@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from copilot.model import FailureReason as R
@@ -27,6 +28,7 @@ SETTINGS = {
     "registration_timeout": "25",
     "breaker_failures": "1000",
 }
+pytestmark = pytest.mark.any_api
 Act = Callable[[], None]
 
 
