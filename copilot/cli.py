@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import http.client
+import http
 import json
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from copilot import __version__, config
+from copilot.unixhttp import ask
 
 WELL, TROUBLE, CANNOT = 0, 1, 2
-# A daemon that does not answer for so long (seconds) is as good as none.
-ASK_TIMEOUT = 10.0
 SERVE = """Runs until SIGTERM or SIGINT. Every setting is a flag or an environment variable; the flag wins.
 Nothing needs to be set in a pod whose namespace holds the targets."""
 STATUS = """Asks the running copilot over its socket.
@@ -26,6 +24,14 @@ exit codes:
   1  the copilot answered, and something has failed: a node in phase failed, or a problem
   2  the copilot cannot be asked, or not with these arguments"""
 
+CHECK = """Looks at slurm.conf as slurmctld uses it, at the hooks, at Kubernetes, and at whether they fit together. Changes nothing.
+Run it in the head pod, before and after an installation; the settings are those of serve.
+
+exit codes:
+  0  nothing is broken (there may be warnings)
+  1  at least one error
+  2  wrong arguments"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit code."""
@@ -33,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "serve":
             return _serve(config.load(vars(arguments), os.environ))
+        if arguments.command == "check":
+            return _check(config.load(vars(arguments), os.environ), as_json=arguments.json)
         return _status(config.load({"socket": arguments.socket}, _socket_only(os.environ)), as_json=arguments.json)
     except config.ConfigError as error:
         print(f"slurmctld-copilot: {error}", file=sys.stderr)
@@ -44,13 +52,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="slurmctld-copilot", description="The bridge between Slurm's power saving and Kubernetes."
     )
     parser.add_argument("--version", action="version", version=f"slurmctld-copilot {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="serve | status")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="serve | status | check")
     serve = commands.add_parser("serve", help="run the daemon", description=SERVE)
     config.add_arguments(serve)
     raw = argparse.RawDescriptionHelpFormatter
     status = commands.add_parser("status", help="show what a running daemon knows", description=STATUS, formatter_class=raw)
     status.add_argument("--socket", metavar="PATH", help="the copilot's unix socket [COPILOT_SOCKET]")
     status.add_argument("--json", action="store_true", help="everything, for machines")
+    check = commands.add_parser("check", help="look for what is set wrongly", description=CHECK, formatter_class=raw)
+    check.add_argument("--json", action="store_true", help="for machines")
+    config.add_arguments(check)
     return parser
 
 
@@ -73,23 +84,18 @@ def _serve(settings: config.Settings) -> int:
     return asyncio.run(run(settings))
 
 
-class _Connection(http.client.HTTPConnection):
-    """HTTP over a unix socket."""
+def _check(settings: config.Settings, *, as_json: bool) -> int:
+    from copilot import check
 
-    def __init__(self, path: str) -> None:
-        super().__init__("copilot", timeout=ASK_TIMEOUT)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+    findings = asyncio.run(check.run(settings))
+    print(check.as_json(findings) if as_json else check.as_text(findings))
+    return TROUBLE if check.failed(findings) else WELL
 
 
 def _status(settings: config.Settings, *, as_json: bool) -> int:
     try:
-        code, known = _ask(str(settings.socket), "/v1/nodes")
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        code, known = ask(str(settings.socket), "/v1/nodes")
+    except (OSError, ValueError) as error:
         print(
             f"slurmctld-copilot: no answer at {settings.socket}: {error or type(error).__name__}; is it running? see --socket",
             file=sys.stderr,
@@ -101,20 +107,6 @@ def _status(settings: config.Settings, *, as_json: bool) -> int:
     known.pop("request_id", None)
     print(json.dumps(known, indent=2) if as_json else "\n".join(_lines(known)))
     return TROUBLE if _troubled(known) else WELL
-
-
-def _ask(path: str, what: str) -> tuple[int, dict[str, Any]]:
-    """Status and body. OSError, HTTPException or ValueError if there is no good answer."""
-    connection = _Connection(path)
-    try:
-        connection.request("GET", what)
-        response = connection.getresponse()
-        body = json.loads(response.read())
-    finally:
-        connection.close()
-    if not isinstance(body, dict):
-        raise ValueError("the answer is no JSON object")
-    return response.status, body
 
 
 def _troubled(known: dict[str, Any]) -> bool:

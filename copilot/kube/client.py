@@ -8,6 +8,7 @@ import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -101,9 +102,17 @@ class Kube:
             if not further:
                 return
 
-    async def patch(self, path: str, operations: Sequence[Object]) -> Object:
-        """Applies a JSON patch as a whole or not at all and returns the object after it. Conflict when a `test` does not hold."""
-        return await self._request("patch", path, body=list(operations), content_type="application/json-patch+json")
+    async def patch(self, path: str, operations: Sequence[Object], *, dry_run: bool = False) -> Object:
+        """Applies a JSON patch as a whole or not at all and returns the object after it. Conflict when a `test` does not hold.
+
+        `dry_run`: the server does all but keep it.
+        """
+        query = [("dryRun", "All")] if dry_run else []
+        return await self._request("patch", path, list(operations), query, "application/json-patch+json")
+
+    async def create(self, path: str, body: Object) -> Object:
+        """Posts an object to a collection and returns what the server made of it."""
+        return await self._request("create", path, body=body)
 
     async def delete(self, path: str, uid: str, grace: int | None = None) -> bool:
         """Deletes the very object with that uid, False when it is gone already. Conflict when the name is another's by now.
@@ -138,13 +147,22 @@ class Kube:
             "lastTimestamp": now,
             "count": 1,
         }
-        await self._request("create", f"/api/v1/namespaces/{namespace}/events", body=body)
+        await self.create(f"/api/v1/namespaces/{namespace}/events", body)
 
     async def version(self) -> tuple[int, int]:
         """Major and minor of the server; some print the minor as "27+"."""
         answer = await self._request("get", "/version")
         major, minor = (str(answer.get(key, "")).rstrip("+") for key in ("major", "minor"))
         return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+
+    async def clock(self) -> float | None:
+        """The server's wall clock in whole seconds, None when it does not say."""
+        path = "/version"
+        async with self._counted("get", path, asyncio.get_running_loop().time()):
+            answer = await self._send("get", path, (), None, "application/json", aiohttp.ClientTimeout(total=self._timeout))
+            answer.close()
+        date = answer.headers.get("Date")
+        return parsedate_to_datetime(date).timestamp() if date else None
 
     @asynccontextmanager
     async def stream(self, path: str, query: Sequence[tuple[str, str]], silence: float) -> AsyncIterator[aiohttp.StreamReader]:

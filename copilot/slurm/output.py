@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from sys import intern
 
 from copilot.model import Node
@@ -10,11 +11,41 @@ from copilot.model import Node
 # The ` [root@1796078081]` that Slurm appends to a Reason (SLURM_TIME_FORMAT=%s).
 _REASON_END = re.compile(r" \[[^\s@\[\]]+@(?:\d+|Unknown|None|N/A)\](?=\s|$)")
 
+# gpu:2, gpu:a100:2, gpu:a100:2(S:0-1), with commas between
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]*[^\d:,()][^:,()]*)?(?::(\d+))?")
+
 
 def seconds(text: str) -> float | None:
     """A time of `show config` ("10 sec") in seconds; None for INFINITE, NONE and whatever is no number."""
     number = text.split()[0] if text.split() else ""
     return float(number) if number.isdigit() else None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """A node as slurm.conf describes it: CPUs, RealMemory in MiB, the number of GPUs in Gres, State=CLOUD or not."""
+
+    name: str
+    cpus: int
+    memory: int
+    gpus: int
+    cloud: bool
+
+
+def node_config(line: str) -> NodeConfig | None:
+    """From a line of `scontrol -o show nodes`; None for a line that is not a node's."""
+    state_at = line.find(" State=")
+    if state_at < 0 or not line.startswith("NodeName="):
+        return None
+    head = line[:state_at]
+    flags = _word(line, state_at + 7).split("+")
+    gpus = sum(int(count or 1) for count in _GPUS.findall(_value(head, " Gres=")))
+    return NodeConfig(_word(line, 9), _number(head, " CPUTot="), _number(head, " RealMemory="), gpus, "CLOUD" in flags)
+
+
+def _number(line: str, key: str) -> int:
+    value = _value(line, key)
+    return int(value) if value.isdigit() else 0
 
 
 class NodeLines:

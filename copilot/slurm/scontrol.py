@@ -16,12 +16,13 @@ from collections.abc import Callable, Sequence
 
 from copilot.hostlist import fold
 from copilot.model import Node, SlurmView
-from copilot.slurm.output import NodeLines
+from copilot.slurm.output import NodeConfig, NodeLines, node_config
 
 MAX_ARGUMENT = 100_000  # bytes; the kernel's bound for one argument is 128 KiB
 MAX_UPDATES = 64  # scontrol calls for one update of a list in which names are refused
 CHUNK = 32_768  # bytes read and parsed in one step: well under a millisecond
 # What scontrol says when the trouble is not with the nodes named: asking for fewer of them would not help.
+_AS_OF = "Configuration data as of "
 _NO_ANSWER = (
     "Unable to contact",
     "timed out",
@@ -149,10 +150,23 @@ class Slurm:
         return lines[-1].split()[-1] if lines and lines[-1].split() else ""
 
     async def config(self) -> dict[str, str]:
-        """`scontrol show config`: SuspendTimeout is "10 sec", SLURM_VERSION slurmctld's own. See `copilot.slurm.seconds`."""
+        """`scontrol show config`: SuspendTimeout is "10 sec", SLURM_VERSION slurmctld's own, `as_of` its clock (Unix time). See `seconds`."""
         lines: list[str] = []
         await self._ask("show_config", "show", "config", line=lines.append)
-        return {key.strip(): value.strip() for key, equals, value in (each.partition("=") for each in lines) if equals}
+        found = {key.strip(): value.strip() for key, equals, value in (each.partition("=") for each in lines) if equals}
+        # the first line: when slurmctld said all this
+        return found | ({"as_of": lines[0].removeprefix(_AS_OF)} if lines and lines[0].startswith(_AS_OF) else {})
+
+    async def configured(self) -> list[NodeConfig]:
+        """What slurm.conf says of every node."""
+        found: list[NodeConfig] = []
+
+        def line(text: str) -> None:
+            if node := node_config(text):
+                found.append(node)
+
+        await self._ask("show_nodes", "-o", "show", "nodes", line=line)
+        return found
 
     async def _ask(self, command: str, *argv: str, line: Callable[[str], None]) -> None:
         code, err = await self._run(command, *argv, line=line)
