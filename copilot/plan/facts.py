@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from copilot.model import Hint, Node, Phase, Pod, Verb
 from copilot.plan.wish import Wish, wish
@@ -118,8 +119,34 @@ def ended(pod: Pod) -> bool:
 
 
 def silent(pod: Pod, node: Node) -> bool:
-    """Both sides say so: slurmctld has no answer of its slurmd, and its host none for Kubernetes (which then takes Ready away)."""
-    return pod.running and not pod.ready and "NOT_RESPONDING" in node.flags
+    """Both sides say so: slurmctld has no answer of its slurmd, and its host none for Kubernetes (which then takes Ready away).
+
+    Or slurmctld asks the wrong one, which can never answer.
+    """
+    return pod.running and "NOT_RESPONDING" in node.flags and (not pod.ready or asks_an_earlier_pod(pod, node))
+
+
+def asks_an_earlier_pod(pod: Pod, node: Node) -> bool:
+    """The slurmd that slurmctld knows was started before this pod was created, and at another address.
+
+    So it happens when a pod is replaced while slurmctld does not listen: it hears both registrations, and may take the older one last.
+    """
+    started = node.slurmd_start_epoch
+    return started is not None and started < pod.created_epoch and other_address(pod, node)
+
+
+def other_address(pod: Pod, node: Node) -> bool:
+    """slurmctld has an address of the node, and it is not the pod's.
+
+    It keeps a name where no slurmd has told it an address: that one resolves to whatever DNS says.
+    """
+    if not pod.ip or not node.address or node.address == pod.ip:
+        return False
+    try:
+        ip_address(node.address)
+    except ValueError:
+        return False
+    return True
 
 
 def lives(facts: Facts, track: Track, now: float) -> bool:

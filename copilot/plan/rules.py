@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
-
 from copilot.model import UP_BASES, FailureReason, Node, Pod
 from copilot.plan.causes import evicted
-from copilot.plan.facts import Facts, ended, is_stale, unannounced
+from copilot.plan.facts import Facts, asks_an_earlier_pod, ended, is_stale, other_address, unannounced
 from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, given_up, may_free
 from copilot.plan.world import Track, World
@@ -166,16 +164,9 @@ def may_fail(facts: Facts, track: Track, world: World, policy: Policy) -> bool:
 
 
 def elsewhere(facts: Facts) -> str:
-    """Both addresses, where slurmd registered from another one than its pod's: slurmctld then talks to something else (slurm-operator #88).
-
-    Slurm keeps a name where no slurmd has told it an address: that one resolves to whatever DNS says.
-    """
+    """Both addresses, where slurmd registered from another one than its pod's: slurmctld then talks to something else (slurm-operator #88)."""
     node, pod = facts.node, facts.pod
-    if node is None or pod is None or not pod.ip or not node.address or node.address == pod.ip:
-        return ""
-    try:
-        ip_address(node.address)
-    except ValueError:
+    if node is None or pod is None or not other_address(pod, node):
         return ""
     return f"slurmctld has {node.address}, the pod has {pod.ip}: check hostNetwork, NodeAddr and cloud_reg_addrs"
 
@@ -219,7 +210,7 @@ def lost(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[Fail
     if same and not (ended(pod) and node.busy) and not _old_enough(track.missing_since, policy.pod_lost_grace, world):
         return None
     if same:
-        return _lost_in_place(pod)
+        return _lost_in_place(pod, node)
     if not node.busy:
         return None
     words = (
@@ -228,12 +219,14 @@ def lost(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[Fail
     return FailureReason.POD_LOST, words
 
 
-def _lost_in_place(pod: Pod) -> tuple[FailureReason, str]:
+def _lost_in_place(pod: Pod, node: Node) -> tuple[FailureReason, str]:
     """The pod is still listed, but nothing of it runs, or nobody can tell."""
     if ended(pod):
         return FailureReason.EVICTED if evicted(pod) else FailureReason.POD_LOST, f"its pod ended: {pod.trouble or pod.phase}"
     if pod.terminating:
         return FailureReason.POD_LOST, "its pod is Terminating past its grace: is its host gone?"
+    if asks_an_earlier_pod(pod, node):
+        return FailureReason.POD_LOST, "slurmctld asks the address of an earlier pod"
     return FailureReason.POD_LOST, "neither its host nor its slurmd answers"
 
 

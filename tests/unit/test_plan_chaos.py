@@ -1,0 +1,27 @@
+"""Faults of the decision that chaos on real Slurm brought to light (docs/reliability.md), each in its smallest form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.worlds import BUSY, Small, node
+
+
+@pytest.mark.parametrize(
+    ("address", "started", "lost"),
+    [("10.0.0.1", 99, True), ("10.0.0.2", 99, False), ("10.0.0.1", 101, False), ("a-0", 99, False)],
+)
+def test_a_node_whose_earlier_pod_slurmctld_asks_in_vain_is_lost_after_a_grace(address: str, started: int, lost: bool) -> None:
+    """It has heard the registrations of two pods in the wrong order. One of the two signs alone proves nothing."""
+    small = Small()
+    small.start("a-0")
+    small.slurm("a-0", BUSY)
+    small.look()
+    small.states["a-0"] = replace(node("a-0", BUSY + "+NOT_RESPONDING"), address=address, slurmd_start_epoch=started)
+    small.pods["a-0"] = replace(small.pods["a-0"], ip="10.0.0.2", created_epoch=100.0)
+    small.look()
+    assert small.look(small.policy.pod_lost_grace - 1).updates == ()
+    said = [(one.state, one.nodes, one.reason) for one in small.look(2).updates]
+    assert said == ([("down", ("a-0",), "copilot: pod_lost: slurmctld asks the address of an earlier pod")] if lost else [])
