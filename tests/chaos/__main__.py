@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -38,6 +40,10 @@ def only(plan: Sequence[Operation], numbers: str) -> tuple[Operation, ...]:
 
 
 async def main(options: argparse.Namespace) -> int:
+    """TERM ends it as Ctrl-C does: with everything taken down."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     slurm, real = os.environ.get("COPILOT_SLURM", "22.05"), os.environ.get("COPILOT_KUBERNETES") == "real"
     kubernetes = "real" if real else "embedded"
     end = time.monotonic() + options.minutes * 60
@@ -65,4 +71,6 @@ if __name__ == "__main__":
     if os.environ.get("COPILOT_ISOLATED") != "1":
         print("run this inside tests/lab/isolated, as `make chaos` does", file=sys.stderr)
         sys.exit(2)
+    # Who is cut off in the middle of an answer is cut off by us.
+    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     sys.exit(asyncio.run(main(arguments(sys.argv[1:]))))

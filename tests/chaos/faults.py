@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from typing import Any, Final
@@ -29,7 +30,8 @@ async def kill_copilot(scene: Scene, op: Operation) -> None:
 async def stop_copilot(scene: Scene, op: Operation) -> None:
     with scene.trouble(op, "copilot"):
         code = await scene.cluster.copilot.stop()
-        if code:
+        # By the signal itself: it had only just been started, and had not come to taking signals.
+        if code not in (0, -signal.SIGTERM):
             scene.history.faults.append((scene.now, f"told to stop, the copilot ended with {code}"))
         await scene.last(op.seconds)
         await scene.cluster.copilot.start(ready=False)

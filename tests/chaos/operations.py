@@ -60,7 +60,9 @@ DRAIN = Sort("drain", Class.HARM, 3)
 EDIT_REPLICAS = Sort("edit replicas", Class.HARM, 3)
 DELETE_POD = Sort("delete pod", Class.HARM, 3)
 EVICT = Sort("evict", Class.HARM, 1)
-NO_ROOM = Sort("no room for pods", Class.HARM, 1, 8.0)
+BAD_IMAGE = Sort("image not to be had", Class.HARM, 2, 8.0)
+CRASHES = Sort("container crashes", Class.HARM, 1, 8.0)
+NO_ROOM = Sort("no room for pods", Class.HARM, 2, 8.0)
 KILL_SLURMD = Sort("kill -9 slurmd", Class.HARM, 2)
 FREEZE_SLURMD = Sort("freeze slurmd", Class.HARM, 2, 6.0)
 KILL_SLURMCTLD = Sort("kill -9 slurmctld", Class.HARM, 1, 1.0)
@@ -153,7 +155,7 @@ def _operation(source: random.Random, number: int, at: float, sort: Sort, jobs: 
         count = source.randrange(1, size + 1)
     elif sort in _OF_ONE_NODE:
         nodes = (source.randrange(size),)
-    elif sort is NO_ROOM:
+    elif sort in (BAD_IMAGE, CRASHES, NO_ROOM):
         nodes = tuple(sorted(source.sample(range(size), 2)))
     elif sort in _OF_FAULTS:
         count = source.choice((1, 1, 2, 3, 5))

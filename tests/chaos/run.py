@@ -35,15 +35,29 @@ PATIENCE: Final = 90.0  # seconds after which a command is given up
 _AT_ONCE: Final = 8  # commands of users under way at once
 ACTS: Final = USES | FAULTS
 ALL: Final = tuple(f"{group}-{index}" for group, _, count in GROUPS for index in range(count))
-# Nodes go after a second, so that a life fits into a run; a job that Slurm gives back starts again within seconds; no job is forgotten.
+# Nodes go after seconds, so that a life fits into a run; a job that Slurm gives back starts again within seconds; no job is forgotten. A
+# slurmctld that was killed may come back with the address of a pod that is no more: then Slurm itself gives the node up, after SlurmdTimeout.
 OPTIONS: Final = {
     "SuspendTime": "2",
+    "SlurmdTimeout": "30",
     "ResumeTimeout": "120",
     "MinJobAge": "3600",
     "SchedulerParameters": "bf_interval=2,sched_interval=3,batch_sched_delay=1",
 }
 # What waits for seconds by default waits for fewer; what does not answer is asked again soon.
-SETTINGS: Final = {"poll_quiet": "1", "poll_share": "0.3", "kube_timeout": "2", "retry_max": "2", "scontrol_timeout": "5"}
+SETTINGS: Final = {
+    "poll_quiet": "1",
+    "poll_share": "0.3",
+    "kube_timeout": "2",
+    "retry_max": "2",
+    "scontrol_timeout": "5",
+    "unschedulable_grace": "4",
+    "image_pull_grace": "3",
+    "crash_loop_grace": "3",
+    "evicted_grace": "3",
+    "breaker_pause": "5",
+    "breaker_pause_max": "10",
+}
 
 
 @dataclass(slots=True)

@@ -122,13 +122,20 @@ async def freeze_slurmd(scene: Scene, op: Operation) -> None:
             _signal(frozen, signal.SIGCONT)
 
 
-async def no_room(scene: Scene, op: Operation) -> None:
-    with scene.trouble(op):
-        for name in op.names:
-            scene.cluster.kubelet.behave(name, Behaviour(schedulable=False))
-        await scene.last(op.seconds)
-        for name in op.names:
-            scene.cluster.kubelet.behave(name, GOOD)
+def misbehaving(behaviour: Behaviour) -> Act:
+    """An act after which pods of these nodes that begin within `seconds` fail; those that have failed stay so until they are replaced."""
+
+    async def act(scene: Scene, op: Operation) -> None:
+        with scene.trouble(op, "kubelet"):
+            for name in op.names:
+                scene.cluster.kubelet.behave(name, behaviour)
+            try:
+                await scene.last(op.seconds)
+            finally:
+                for name in op.names:
+                    scene.cluster.kubelet.behave(name, GOOD)
+
+    return act
 
 
 USES: Final[dict[Sort, Act]] = {
@@ -144,7 +151,9 @@ USES: Final[dict[Sort, Act]] = {
     ops.EVICT: evict,
     ops.KILL_SLURMD: kill_slurmd,
     ops.FREEZE_SLURMD: freeze_slurmd,
-    ops.NO_ROOM: no_room,
+    ops.BAD_IMAGE: misbehaving(Behaviour(image_pulls=False)),
+    ops.CRASHES: misbehaving(Behaviour(crashes=True)),
+    ops.NO_ROOM: misbehaving(Behaviour(schedulable=False)),
 }
 
 
