@@ -204,7 +204,7 @@ async def _give_up_if_forgotten(scene: Scene, report: Report, name: str, fields:
         return
     number, text = fields["JobId"], log.read_text(errors="replace") if log.exists() else ""
     _, launched, since = text.rpartition(f"Launching batch job {number} ")
-    lost = fields["JobState"] == "RUNNING" and (not launched or f"[{number}.batch] done with job" in since)
+    lost = fields["JobState"] == "RUNNING" and (not launched or f"[{number}.batch] done with" in since)
     if lost or fields.get("Reason") == "launch_failed_requeued_held":
         report.forgotten += 1
         scene.jobs[name].cancelled = True
