@@ -44,12 +44,12 @@ def promtool(*argv: str | Path, text: str = "") -> str:
 
 
 class Prometheus:
-    """Scrapes one place every `interval` seconds and evaluates `rules` as often. `folder` takes its data and its log.
+    """Scrapes one place every `interval` seconds, which is how long a scrape may take, and evaluates `rules` every second. `folder` takes its data and its log.
 
     The place may change (`scrape`), which it notices at once; its series have the same labels wherever it is.
     """
 
-    def __init__(self, folder: Path, rules: Path, *, interval: float = 1.0) -> None:
+    def __init__(self, folder: Path, rules: Path, *, interval: float = 2.0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._targets = folder / "targets.json"
         self._url = f"http://127.0.0.1:{(port := free_port())}"
@@ -57,7 +57,7 @@ class Prometheus:
             "global": {
                 "scrape_interval": f"{interval:g}s",
                 "scrape_timeout": f"{interval:g}s",
-                "evaluation_interval": f"{interval:g}s",
+                "evaluation_interval": "1s",
             },
             "rule_files": [str(rules)],
             "scrape_configs": [{"job_name": "slurmctld-copilot", "file_sd_configs": [{"files": [str(self._targets)]}]}],
