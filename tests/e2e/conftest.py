@@ -4,7 +4,7 @@ COPILOT_KUBERNETES. Run it inside tests/lab/isolated.
 A module starts one cluster (its fixture `cluster`); each test takes it as `lab`, in which every node is off and nothing is left of the test
 before. Afterwards all sides must agree, and no job be harmed. After a test that failed the cluster is made anew, so that one failure stays
 one. What does not depend on the API server is marked `any_api` and runs with the embedded one only; `any_slurm` likewise with 22.05 only;
-`embedded` needs what only the embedded one can do.
+`embedded` needs what only the embedded one can do, `real` what only a real control plane does.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ MARKS = {
     "any_api": "does not depend on the API server",
     "any_slurm": "does not depend on the Slurm version",
     "embedded": "needs faults that only the embedded API server has",
+    "real": "needs what only the real API server does",
 }
 # slurmctld's parameters: suspended nodes are left as they were (drained, say), or, as recommended, made idle.
 LEFT_AS_THEY_ARE = slurmctld_parameters(SLURM, "power_save_interval=1")
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """One event loop a module, for its cluster; and what another combination runs is left to that one."""
-    left = {"any_api", "embedded"} if KUBERNETES == "real" else set()
+    left = {"any_api", "embedded"} if KUBERNETES == "real" else {"real"}
     left |= {"any_slurm"} if SLURM != "22.05" else set()
     ours = [item for item in items if "e2e" in item.path.parts]
     for item in ours:
