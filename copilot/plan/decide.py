@@ -130,7 +130,8 @@ class _Acts:
         """Deletes a pod that can never register; the target's controller makes another."""
         if not track.replaced or track.stale_uid != uid:
             restarts = facts.pod.restarts if facts.pod is not None else 0
-            track = replace(track, stale_uid=uid, restarts=restarts, replaced=track.replaced + 1)
+            # No job can have run in it: whatever registers is its successor, whether the list of pods has that one yet or not.
+            track = replace(track, stale_uid=uid, restarts=restarts, replaced=track.replaced + 1, pod_uid="")
             track = changed(track, phase_of_start(replace(facts, track=track)), self.world.now, {})
             self._say(What.STALE, facts, track)
         self.deletes.append(PodDelete(facts.name, uid, FailureReason.STALE_POD))

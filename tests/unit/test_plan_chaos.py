@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.worlds import BUSY, Small, node
+from tests.unit.worlds import BUSY, POWERING_UP, Small, node
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,24 @@ def test_a_node_whose_earlier_pod_slurmctld_asks_in_vain_is_lost_after_a_grace(a
     assert small.look(small.policy.pod_lost_grace - 1).updates == ()
     said = [(one.state, one.nodes, one.reason) for one in small.look(2).updates]
     assert said == ([("down", ("a-0",), "copilot: pod_lost: slurmctld asks the address of an earlier pod")] if lost else [])
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_pod_that_was_replaced_because_it_could_not_register_took_no_job_with_it(gone: bool) -> None:
+    """Its successor registers and gets a job while the list of pods is late: with the old one still in it, or with none."""
+    small = Small()
+    small.pod("a-0")
+    small.hint("a-0")
+    small.slurm("a-0", POWERING_UP)
+    small.look()
+    assert [one.name for one in small.look(small.policy.stale_grace + 1).deletes] == ["a-0"]
+    if gone:
+        del small.pods["a-0"]
+    small.slurm("a-0", BUSY)
+    small.look()
+    small.pod("a-0", uid="u2")
+    for _ in range(3):
+        assert small.look().updates == ()
+    small.pod("a-0", uid="u3")
+    small.look()
+    assert [one.state for one in small.look().updates] == ["down"], "but what replaces that one did"
