@@ -21,6 +21,13 @@ def waits_for_scaling(facts: Facts) -> bool:
     return (facts.powering_up or facts.overruled) and not _has_failed(facts)
 
 
+def _goes_back(facts: Facts) -> bool:
+    """Given back before anything was done for it: POWER_DOWN, which stands for up to 11 s before slurmctld calls SuspendProgram (24.11)."""
+    if not facts.wanted or facts.covered or facts.pod is not None or facts.up or facts.node is None:
+        return False
+    return "POWER_DOWN" in facts.node.flags and not facts.node.busy and not facts.overruled
+
+
 def _has_failed(facts: Facts) -> bool:
     """This start has, and Slurm is being told. A hook that came since is about the next one."""
     track, hint = facts.track, facts.hint
@@ -60,9 +67,9 @@ def breakers(world: World, looks: Sequence[Facts]) -> dict[str, Breaker]:
 def withheld(facts: Facts, now: Mapping[str, Breaker]) -> Breaker | None:
     """The open breaker that a node's start waits for."""
     breaker = now.get(facts.member.group.name)
-    if breaker is None or not breaker.open or breaker.probe == facts.name or not waits_for_scaling(facts):
+    if breaker is None or not breaker.open or breaker.probe == facts.name:
         return None
-    return breaker
+    return breaker if waits_for_scaling(facts) or _goes_back(facts) else None
 
 
 def after(now: Mapping[str, Breaker], outcomes: Iterable[Outcome], at: float, policy: Policy) -> dict[str, Breaker]:
