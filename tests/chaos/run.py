@@ -23,6 +23,7 @@ from tests.chaos.observer import ENDED, Observer
 from tests.chaos.operations import GROUPS, KILL_SLURMCTLD, LONGEST_JOB, RESTART_SLURMCTLD, Operation
 from tests.chaos.scene import Done, Scene, SkippedError
 from tests.chaos.uses import KINDS, USES
+from tests.lab.audit import node_states
 from tests.lab.cluster import Cluster
 from tests.lab.endpoint import ApiError
 from tests.lab.settled import differences
@@ -121,7 +122,8 @@ async def _play(cluster: Cluster, plan: Sequence[Operation], report: Report) -> 
     async with Observer(scene) as observer:
         await _do_all(scene, plan, report)
         calm = scene.now
-        await _mend(scene)
+        if not cluster.copilot.running:
+            await cluster.copilot.start(ready=False)
         await _jobs_end(scene, observer, report)
         report.seconds_to_end = scene.now - calm
         rested = scene.now
@@ -132,10 +134,18 @@ async def _play(cluster: Cluster, plan: Sequence[Operation], report: Report) -> 
     if left:
         words = f"not at rest {REST:g} s after the last job: " + "; ".join(left)
         found.append(Violation(scene.now, words, frozenset(re.findall(r"[a-z][a-z-]*-\d+", words)) & frozenset(ALL)))
+    if found:
+        await _write_end(cluster)
     report.violations = found
     report.looks = len(scene.history.looks)
     report.jobs = Counter(job.state for job in scene.history.jobs)
     report.restarts = sum(job.restarts for job in scene.history.jobs)
+
+
+async def _write_end(cluster: Cluster) -> None:
+    """What Slurm and the copilot say in the end, for whoever looks into the failure."""
+    told = [(await cluster.slurm.run("scontrol", "-o", "show", what)).out for what in ("nodes", "jobs")]
+    (cluster.folder / "end.txt").write_text("\n".join([*told, str(await cluster.copilot.status())]))
 
 
 async def _do_all(scene: Scene, plan: Sequence[Operation], report: Report) -> None:
@@ -169,12 +179,11 @@ async def _calm_down(scene: Scene, seconds: float) -> None:
 
 async def _mend(scene: Scene) -> None:
     """Takes back what only an administrator may: drains. Everything else must mend itself."""
-    if not scene.cluster.copilot.running:
-        await scene.cluster.copilot.start(ready=False)
-    for name in ALL:
+    for name, words in (await node_states(scene.cluster.slurm)).items():
         # slurmctld drains a node itself when it was killed and gives the number of a job that it has forgotten a second time.
-        ours = name in scene.drained or (await scene.cluster.slurm.fields("node", name)).get("Reason") == "Duplicate"
-        if ours and "DRAIN" in await scene.cluster.slurm.node(name):
+        if "DRAIN" in words and (
+            name in scene.drained or (await scene.cluster.slurm.fields("node", name))["Reason"] == "Duplicate"
+        ):
             await scene.cluster.slurm.run("scontrol", "update", f"nodename={name}", "state=undrain")
 
 
@@ -182,6 +191,7 @@ async def _jobs_end(scene: Scene, observer: Observer, report: Report) -> None:
     """Returns when all jobs have ended, or their time is up: then the invariants will tell."""
     calm = scene.now
     while scene.now < calm + JOBS_END:
+        await _mend(scene)
         told = await observer.jobs()
         if told and all(fields["JobState"] in ENDED for fields in told.values()):
             return
@@ -213,8 +223,13 @@ async def _give_up_if_forgotten(scene: Scene, report: Report, name: str, fields:
 
 async def _rest(cluster: Cluster, since: float) -> list[str]:
     """Waits until all sides agree that every node is off; what does not fit together when the time is up."""
-    while left := await differences(cluster, frozenset(), frozenset(ALL)):
+    while left := await _differences(cluster):
         if time.monotonic() > since + REST:
             return left
         await asyncio.sleep(0.5)
     return []
+
+
+async def _differences(cluster: Cluster) -> list[str]:
+    drained = [f"{name} is drained" for name, words in (await node_states(cluster.slurm)).items() if words & {"DRAIN", "FAIL"}]
+    return drained + await differences(cluster, frozenset(), frozenset(ALL))
