@@ -5,14 +5,10 @@ Label values are closed lists or the names of worker groups; there is no node la
 
 from __future__ import annotations
 
-import logging
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import TextIO
 
-import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, disable_created_metrics
 from prometheus_client.process_collector import ProcessCollector
 
@@ -231,49 +227,3 @@ def _remove(gauge: Gauge, series: Iterable[tuple[str, ...]]) -> None:
             gauge.remove(*labels)
         except KeyError:  # never set, or removed before
             continue
-
-
-def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
-    """All logging to `stream` (default stdout), one event a line. `level` and `form` as in the settings; `auto` is console on a tty.
-
-    Our own lines go through structlog's native loggers; those of libraries and warnings are led through the same renderer.
-    """
-    out = stream or sys.stdout
-    console = form == "console" or (form == "auto" and out.isatty())
-    number = logging.getLevelNamesMapping()[level.upper()]
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="%H:%M:%S.%f" if console else "iso", utc=not console, key="time"),
-    ]
-    # Tracebacks without local variables, which may hold tokens.
-    plain = structlog.dev.plain_traceback
-    frames = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
-    render: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(colors=out.isatty(), timestamp_key="time", exception_formatter=plain)]
-        if console
-        else [frames, structlog.processors.JSONRenderer()]
-    )
-    structlog.configure(
-        processors=[*shared, *render],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(out),
-        # A logger kept from before a second call of this function would go on writing to the first stream.
-        cache_logger_on_first_use=False,
-    )
-    handler = logging.StreamHandler(out)
-    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    chain: list[structlog.typing.Processor] = [_library, *shared]
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=chain, processors=[remove, *render]))
-    # What libraries say at level info is of interest to their developers only.
-    logging.basicConfig(handlers=[handler], level=number if level == "debug" else max(number, logging.WARNING), force=True)
-    logging.captureWarnings(capture=True)
-
-
-def _library(_logger: object, _name: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """A line of a library: a constant event name, its own words as a value."""
-    record = event.get("_record")
-    event["library"] = getattr(record, "name", "")
-    event["message"] = event.pop("event", "")
-    event["event"] = "library"
-    return event

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from copilot.check.finding import Finding, error, ok, warning
+from copilot.check.slurm_conf import value_of
 from copilot.config import Settings
 from copilot.unixhttp import ask
 
@@ -42,7 +43,7 @@ def slurm_user(settings: Settings) -> Who:
 def judge(conf: Mapping[str, str], settings: Settings) -> list[Finding]:
     """Files, curl, socket, and one round trip that changes nothing."""
     who = slurm_user(settings)
-    files = {value.split()[0] for key in PROGRAMS if (value := conf.get(key, "")) and value != "(null)"}
+    files = {value.split()[0] for key in PROGRAMS if (value := value_of(conf, key))}
     found = [file(Path(path), who) for path in sorted(files)]
     curl = shutil.which("curl", path=_PATH)
     cure = "install curl in the image of slurmctld"

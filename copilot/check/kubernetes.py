@@ -150,7 +150,7 @@ async def _keeps_ordinals(kube: Kube, obj: Object) -> Finding:
     )
     operation = {"op": "add", "path": "/spec/reserveOrdinals", "value": [*(spec.get("reserveOrdinals") or []), targets.MAX_INDEX]}
     try:
-        kept = await kube.patch(targets.path(ref), [operation], dry_run=True)
+        kept = await kube.try_patch(targets.path(ref), [operation])
     except KubeError as problem:
         return error(name, f"{ref}: {problem}", why, cure)
     if targets.MAX_INDEX in (kept["spec"].get("reserveOrdinals") or []):

@@ -38,13 +38,14 @@ def version_of(conf: Conf) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _value(conf: Conf, key: str) -> str:
-    value = conf.get(key, "")
+def value_of(conf: Conf, key: str) -> str:
+    """From 24.05 on some programs are lists: `PrologSlurmctld[0]`, and no line at all where none is set."""
+    value = conf.get(key) or conf.get(f"{key}[0]") or ""
     return "" if value.lower() in _UNSET else value
 
 
 def _words(conf: Conf, key: str) -> list[str]:
-    return [word.strip() for word in _value(conf, key).split(",") if word.strip()]
+    return [word.strip() for word in value_of(conf, key).split(",") if word.strip()]
 
 
 def _joined(conf: Conf, key: str, *more: str) -> str:
@@ -76,7 +77,7 @@ def _program(key: str, script: str, why: str, required: bool = True) -> Callable
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).lower()
 
     def check(conf: Conf, _: Needs) -> Finding:
-        if value := _value(conf, key):
+        if value := value_of(conf, key):
             return ok(name, f"{key}={value}")
         return (error if required else warning)(name, f"{key} is not set", why, f"{key}=/{script}")
 
@@ -120,7 +121,7 @@ def idle_on_node_suspend(conf: Conf, _: Needs) -> Finding:
         return ok("idle_on_node_suspend", "SlurmctldParameters has idle_on_node_suspend")
     why = "a node that failed or was down stays down after it was powered down"
     cure = _joined(conf, "SlurmctldParameters", "idle_on_node_suspend")
-    return error("idle_on_node_suspend", f"SlurmctldParameters={_value(conf, 'SlurmctldParameters') or 'unset'}", why, cure)
+    return error("idle_on_node_suspend", f"SlurmctldParameters={value_of(conf, 'SlurmctldParameters') or 'unset'}", why, cure)
 
 
 def addresses(conf: Conf, _: Needs) -> Finding:
@@ -146,7 +147,7 @@ def addresses(conf: Conf, _: Needs) -> Finding:
 
 def private_data(conf: Conf, _: Needs) -> Finding:
     version, has = version_of(conf), "cloud" in _words(conf, "PrivateData")
-    seen = f"PrivateData={_value(conf, 'PrivateData') or 'unset'}"
+    seen = f"PrivateData={value_of(conf, 'PrivateData') or 'unset'}"
     if version <= (22, 5) and not has:
         why = "powered-down nodes are invisible, also to the copilot, which then takes them for unknown"
         return error("private_data", seen, why, _joined(conf, "PrivateData", "cloud"))
@@ -167,7 +168,7 @@ def return_to_service(conf: Conf, _: Needs) -> Finding:
 def keep_power_save(conf: Conf, _: Needs) -> Finding:
     """22.05 does not know the flag."""
     if version_of(conf) < (23, 2) or "KeepPowerSaveSettings" in _words(conf, "ReconfigFlags"):
-        return ok("keep_power_save", f"ReconfigFlags={_value(conf, 'ReconfigFlags') or 'unset'}")
+        return ok("keep_power_save", f"ReconfigFlags={value_of(conf, 'ReconfigFlags') or 'unset'}")
     why = "`scontrol reconfigure` forgets what was set by `scontrol update` about power saving"
     return warning(
         "keep_power_save",
@@ -180,7 +181,7 @@ def keep_power_save(conf: Conf, _: Needs) -> Finding:
 def prolog_timeout(conf: Conf, _: Needs) -> Finding:
     limit = seconds(conf.get("PrologEpilogTimeout", ""))
     resume = seconds(conf.get("ResumeTimeout", "")) or 0.0
-    if not _value(conf, "PrologSlurmctld") or limit is None or limit >= _NO_LIMIT or limit > resume:
+    if not value_of(conf, "PrologSlurmctld") or limit is None or limit >= _NO_LIMIT or limit > resume:
         return ok("prolog_timeout", f"PrologEpilogTimeout={conf.get('PrologEpilogTimeout', 'unset')}")
     why = "a prolog that waits for its nodes is ended before they may have come, and its job is requeued"
     return warning(

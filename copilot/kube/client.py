@@ -102,13 +102,13 @@ class Kube:
             if not further:
                 return
 
-    async def patch(self, path: str, operations: Sequence[Object], *, dry_run: bool = False) -> Object:
-        """Applies a JSON patch as a whole or not at all and returns the object after it. Conflict when a `test` does not hold.
+    async def patch(self, path: str, operations: Sequence[Object]) -> Object:
+        """Applies a JSON patch as a whole or not at all and returns the object after it. Conflict when a `test` does not hold."""
+        return await self._request("patch", path, body=list(operations), content_type="application/json-patch+json")
 
-        `dry_run`: the server does all but keep it.
-        """
-        query = [("dryRun", "All")] if dry_run else []
-        return await self._request("patch", path, list(operations), query, "application/json-patch+json")
+    async def try_patch(self, path: str, operations: Sequence[Object]) -> Object:
+        """The object as the same patch would leave it; the server keeps nothing of it."""
+        return await self._request("patch", path, list(operations), [("dryRun", "All")], "application/json-patch+json")
 
     async def create(self, path: str, body: Object) -> Object:
         """Posts an object to a collection and returns what the server made of it."""

@@ -2,6 +2,7 @@
 
 from copilot.plan.breaker import Breaker
 from copilot.plan.decide import plan
+from copilot.plan.outlook import outlook
 from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, active, wish
 from copilot.plan.world import (
@@ -35,6 +36,7 @@ __all__ = [
     "Wish",
     "World",
     "active",
+    "outlook",
     "plan",
     "window_forced",
     "wish",

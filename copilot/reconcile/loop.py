@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from copilot import logs
 from copilot.config import Settings
 from copilot.hints import Hints
+from copilot.hostlist import fold
 from copilot.model import Pod, PodView, SlurmView, Verb
 from copilot.plan import Breaker, Pace, Plan, Policy, Track, World, active, plan
-from copilot.reconcile import report
+from copilot.reconcile import picture, report
 from copilot.reconcile.acts import Announcer, Deleter, Notice, Teller
 from copilot.reconcile.events import Index
 from copilot.reconcile.groups import Groups
@@ -25,6 +27,8 @@ from copilot.telemetry import Metrics
 # The loop ticks at least this often, so that a health probe can tell a stalled loop from a quiet one.
 _HEARTBEAT = 5.0
 _STALLED = 30.0
+# So many nodes of the last hook are shown by name.
+_SHOWN = 100
 # Gauges are for scrapes many seconds apart: while things move they are set no more often than this.
 _GAUGES = 1.0
 # After a decision that took t seconds the next waits for a multiple of t, at least this long: a storm of pod events costs a share, not all.
@@ -71,6 +75,8 @@ class Loop:
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
         self._breakers: Mapping[str, Breaker] = {}
+        self._last_hook: dict[str, Any] | None = None
+        self._hooked_at = clock()
         self._events: Index = {}
         self._waits = Waits(clock, self._look_now)
         self._wake = asyncio.Event()
@@ -124,6 +130,13 @@ class Loop:
             else:
                 accepted.append(name)
         self._hints.add(verb, accepted, self._clock(), request_id, jobs)
+        self._hooked_at = self._clock()
+        self._last_hook = {
+            "action": str(verb),
+            "request_id": request_id,
+            "accepted": len(accepted),
+            "nodes": fold(accepted[:_SHOWN]),
+        }
         self._look_now()
         self._wake.set()
         return HookAnswer(accepted, [(names, reason) for reason, names in ignored.items()])
@@ -224,7 +237,14 @@ class Loop:
 
     def snapshot(self) -> dict[str, Any]:
         """See `Core.snapshot`."""
-        return report.snapshot(self._world(), self.groups, self.problems)
+        return picture.snapshot(self._world(), self.groups, self.problems) | {
+            "last_hook": self._last_hook and self._last_hook | {"age": round(self._clock() - self._hooked_at, 1)},
+            "last_error": logs.last_error(),
+        }
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        """See `Core.node`."""
+        return picture.story(self._world(), self._policy, name)
 
     def health(self) -> Health:
         """See `Core.health`. That the API server or slurmctld is away is told, but is no reason to restart us."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import structlog
 
 from copilot.hostlist import fold
-from copilot.model import Phase, PodView, SlurmView
+from copilot.model import Phase, PodView
 from copilot.plan import Breaker, Outcome, Track, What, World
 from copilot.reconcile.groups import Groups
 from copilot.telemetry import Metrics
@@ -146,85 +146,6 @@ def gauges(world: World, desired: Mapping[str, frozenset[int]], metrics: Metrics
         metrics.held(group, is_held=group in world.held)
         metrics.breaker(group, is_open=group in world.breakers and world.breakers[group].open)
         metrics.replicas(group, wanted=len(desired.get(group, ())), target=len(world.covers.get(group, ())), pods=pods[group])
-
-
-def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[str, Any]:
-    """Groups with counts by phase, and every node that is not simply off, ready for JSON. Ages in seconds."""
-    counts: dict[str, Counter[str]] = {name: Counter() for name in world.groups}
-    for name, member in world.members.items():
-        track = world.tracks.get(name)
-        counts[member.group.name][track.phase if track else Phase.OFF] += 1
-    listed = []
-    for name, group in sorted(world.groups.items()):
-        writer = groups.writers[group.target]
-        pods = sum(1 for pod in world.pods.pods if world.members[pod].group.name == name)
-        listed.append(
-            {
-                "name": name,
-                "target": str(group.target),
-                "replicas": next((state.replicas for state in writer.target.states if state.group.name == name), 0)
-                if writer.target
-                else 0,
-                "pods": pods,
-                "nodes": counts[name].total(),
-                "phases": dict(counts[name]),
-                "problem": writer.problem,
-            }
-        )
-    return {
-        "groups": listed,
-        "nodes": _Rows(world),
-        "problems": dict(problems),
-        "view_age": _age(world.slurm, world.now),
-        "pods_synced": world.pods.synced,
-    }
-
-
-class _Rows(Sequence[dict[str, Any]]):
-    """A row for each node that is not simply off, by group and index; made when it is asked for: 10,000 at once would take 60 ms."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._names = sorted(world.tracks, key=lambda name: (world.members[name].group.name, world.members[name].index))
-        # kept: the members change when a group comes or goes, perhaps before the last row is asked for
-        self._groups = [world.members[name].group.name for name in self._names]
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    @overload
-    def __getitem__(self, index: int) -> dict[str, Any]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        if isinstance(index, slice):
-            return [self[each] for each in range(len(self))[index]]
-        name = self._names[index]
-        return _node(name, self._groups[index], self._world.tracks[name], self._world)
-
-
-def _node(name: str, group: str, track: Track, world: World) -> dict[str, Any]:
-    node = world.slurm.nodes.get(name) if world.slurm else None
-    pod = world.pods.pods.get(name)
-    return {
-        "name": name,
-        "group": group,
-        "phase": track.phase,
-        "age": round(world.now - track.since, 3),
-        "state": node.state if node else "unknown to Slurm",
-        "reason": track.message
-        or (node.reason if node else "")
-        or (f"{pod.trouble}: {pod.message}" if pod and pod.trouble else ""),
-        "failure": track.failure or "",
-        "pod": pod.phase if pod else "",
-        "jobs": list(track.jobs),
-        "request_id": track.request_id,
-        "stages": {stage: round(seconds, 3) for stage, seconds in stages(track).items()},
-    }
-
-
-def _age(view: SlurmView | None, now: float) -> float | None:
-    return round(now - view.taken_at, 3) if view else None
 
 
 def owned_pods(pods: PodView, groups: Groups) -> PodView:

@@ -70,5 +70,8 @@ class Core(Protocol):
         `view_age`: seconds since Slurm was last seen, None if never. More keys may come; `status` prints these.
         """
 
+    def node(self, name: str) -> dict[str, Any] | None:
+        """All that is known of one node, ready for JSON; None for a name that no worker group has."""
+
     def health(self) -> Health:
         """Cheap enough for a probe every second."""

@@ -44,6 +44,7 @@ class Hooks:
             web.get("/v1/wait", self.wait, allow_head=False),
             web.get("/v1/groups", self.groups, allow_head=False),
             web.get("/v1/nodes", self.nodes, allow_head=False),
+            web.get("/v1/nodes/{name}", self.node, allow_head=False),
         ]
 
     def stop(self) -> None:
@@ -141,6 +142,14 @@ class Hooks:
         snapshot = self._core.snapshot()
         snapshot.pop("nodes", None)
         return answer(request_id_now(), 200, snapshot)
+
+    async def node(self, request: web.Request) -> web.Response:
+        """One node's story."""
+        name = request.match_info["name"]
+        story = self._core.node(name)
+        if story is None:
+            raise RefusedError(404, HookOutcome.MALFORMED, f"no worker group has a node {shown(name)}")
+        return answer(request_id_now(), 200, {"node": story})
 
     async def nodes(self, request: web.Request) -> web.StreamResponse:
         """The whole snapshot, written in pieces."""

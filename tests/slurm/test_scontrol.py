@@ -14,7 +14,7 @@ from copilot.slurm import Slurm, SlurmRefused, SlurmUnavailable, seconds
 from tests.slurm.power import VERSION, PowerLab, power_lab
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-REASON = "\"maintenance\" State=DOWN a=b 'quoted' \"twice\" [x@y] NodeName=\"z\""
+REASON = '"maintenance" State=DOWN a=b \'quoted\' "twice" [x@y] NodeName="z"'
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

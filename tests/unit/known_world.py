@@ -6,6 +6,7 @@ import asyncio
 
 from copilot.config import Settings
 from copilot.kube import Kube
+from copilot.logs import forget_error
 from copilot.model import Kind, Node, Pod, SlurmView, TargetRef, Verb
 from copilot.reconcile.acts import Announcer, Deleter, Teller
 from copilot.reconcile.groups import Groups
@@ -55,6 +56,7 @@ def known_world(settings: Settings) -> Loop:
 
     groups = Groups(writer)
     teller = Teller(Slurm(), clock, lambda: None)
+    forget_error()
     loop = Loop(settings, metrics, groups, teller, Deleter(kube, NAMESPACE), Announcer(kube), clock=clock, ordinals=lambda: True)
     target = stateful_set("cpu", 3)
     target["metadata"] |= {"namespace": NAMESPACE, "uid": "uid-cpu", "generation": 1}

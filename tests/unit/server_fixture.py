@@ -38,6 +38,7 @@ class FakeCore:
     waiting: dict[asyncio.Future[WaitAnswer], tuple[str, ...]] = field(default_factory=dict)
     state: Health = field(default_factory=lambda: Health(alive=True, ready=True, why="ok"))
     table: dict[str, Any] = field(default_factory=dict)
+    stories: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def hook(self, verb: Verb, nodes: Sequence[str], request_id: str, jobs: Mapping[str, tuple[int, ...]]) -> HookAnswer:
         self.calls.append(Call(verb, tuple(nodes), request_id, dict(jobs)))
@@ -66,6 +67,9 @@ class FakeCore:
 
     def snapshot(self) -> dict[str, Any]:
         return dict(self.table)
+
+    def node(self, name: str) -> dict[str, Any] | None:
+        return self.stories.get(name)
 
     def health(self) -> Health:
         return self.state

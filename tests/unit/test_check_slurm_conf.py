@@ -16,7 +16,6 @@ NEW = {
     "SuspendProgram": "/slurm-suspend.sh",
     "ResumeFailProgram": "/slurm-resume-fail.sh",
     "PrologSlurmctld[0]": "/slurm-prolog.sh",
-    "PrologSlurmctld": "/slurm-prolog.sh",
     "PrologEpilogTimeout": "65534",
     "ResumeRate": "0 nodes/min",
     "SuspendRate": "0 nodes/min",
@@ -36,6 +35,8 @@ OLD = NEW | {
     "TreeWidth": "65533",
     "PrivateData": "cloud",
     "ReconfigFlags": "(null)",
+    "PrologSlurmctld[0]": "",
+    "PrologSlurmctld": "/slurm-prolog.sh",
 }
 NEEDS = Needs(grace=30.0, failures=120.0, pull=0.0)
 ERROR, WARNING = Level.ERROR, Level.WARNING

@@ -16,7 +16,7 @@ from copilot import __version__
 from tests.unit.server_fixture import FakeCore, folder_for_all, serving, settings_in
 
 open_folder = pytest.fixture(folder_for_all)
-GROUP = {"name": "cpu", "target": "statefulset/hpc/cpu", "replicas": 3, "pods": 3, "nodes": 10, "problem": ""}
+GROUP = {"name": "cpu", "target": "statefulset/hpc/cpu", "replicas": 3, "pods": 3, "nodes": 10, "idle": 1, "problem": ""}
 
 
 def node(name: str, phase: str, age: float, reason: str = "", jobs: tuple[int, ...] = ()) -> dict[str, Any]:
@@ -57,8 +57,22 @@ async def test_all_is_well(tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     rows = [re.split(r"  +", line) for line in out.splitlines()]
     assert rows == [
-        ["GROUP", "TARGET", "NODES", "REPLICAS", "PODS", "UP", "COMING", "LEAVING", "HELD", "FAILED", "PROBLEM"],
-        ["cpu", "statefulset/hpc/cpu", "10", "3", "3", "2", "1", "0", "0", "0", "-"],
+        [
+            "GROUP",
+            "TARGET",
+            "NODES",
+            "REPLICAS",
+            "PODS",
+            "UP",
+            "COMING",
+            "LEAVING",
+            "HELD",
+            "FAILED",
+            "IDLE",
+            "SCALING",
+            "PROBLEM",
+        ],
+        ["cpu", "statefulset/hpc/cpu", "10", "3", "3", "2", "1", "0", "0", "0", "1", "on", "-"],
         [""],
         ["PHASE", "NODES", "AGE", "SLURM", "JOBS", "REASON"],
         ["pending", "cpu-3", "12s", "IDLE+CLOUD", "-", "-"],

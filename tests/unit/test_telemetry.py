@@ -13,8 +13,9 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
+from copilot.logs import configure_logging
 from copilot.model import FailureReason, Phase, Verb
-from copilot.telemetry import HookOutcome, Metrics, PatchOutcome, configure_logging
+from copilot.telemetry import HookOutcome, Metrics, PatchOutcome
 
 
 @pytest.fixture(autouse=True)
