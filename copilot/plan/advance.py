@@ -7,7 +7,7 @@ from typing import Any
 from copilot.model import Phase
 from copilot.plan.facts import Facts, ended, is_stale, lives, phase_of_start
 from copilot.plan.rest import rest
-from copilot.plan.world import AT_REST, Track, World, changed
+from copilot.plan.world import AT_REST, Track, What, World, changed
 
 
 def advance(facts: Facts, world: World, forced: bool) -> Track | None:
@@ -126,3 +126,14 @@ def _baseline(facts: Facts, track: Track, world: World) -> dict[str, Any]:
         return {"missing_since": world.now} if world.pods.synced else {}
     other = pod is not None and not ended(pod) and (pod.uid != track.pod_uid or pod.restarts > track.restarts)
     return _home(facts) if other and world.slurm.taken_at > track.missing_since and not node.busy else {}
+
+
+def stage_reached(before: Track | None, track: Track) -> What | None:
+    """The furthest stage on the way up that a view of pods has just shown; registration has words of its own."""
+    if track.up_at is not None or track.requested_at is None:
+        return None
+    if track.running_at is not None and (before is None or before.running_at != track.running_at):
+        return What.RUNNING
+    if track.scheduled_at is not None and (before is None or before.scheduled_at != track.scheduled_at):
+        return What.SCHEDULED
+    return None

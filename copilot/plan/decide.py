@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from copilot.model import FailureReason, Kind, Phase
 from copilot.plan import causes, gate, rules, spare
-from copilot.plan.advance import advance
+from copilot.plan.advance import advance, stage_reached
 from copilot.plan.breaker import Breaker
 from copilot.plan.facts import Facts, facts_of, phase_of_start, steady, unannounced
 from copilot.plan.pace import faster, pace_of
@@ -117,6 +117,9 @@ class _Acts:
         before = facts.track
         if track.requested_at is not None and (before is None or before.requested_at != track.requested_at):
             self._say(What.REQUESTED, facts, track)
+        stage = stage_reached(before, track)
+        if stage is not None:
+            self._say(stage, facts, track)
         if track.up_at is not None and (before is None or before.up_at is None):
             self._say(What.UP, facts, track)
             if address := rules.elsewhere(facts):

@@ -135,6 +135,8 @@ class What(Enum):
     """Kinds of outcome; the value is the event name in the log."""
 
     REQUESTED = "node_requested"
+    SCHEDULED = "node_scheduled"
+    RUNNING = "node_running"
     UP = "node_up"
     OFF = "node_off"
     FAILED = "node_failed"

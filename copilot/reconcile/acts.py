@@ -16,6 +16,8 @@ from copilot.slurm import Slurm, SlurmRefused, SlurmUnavailable
 from copilot.targets import involved
 
 _log = structlog.get_logger()
+_UPDATE_CURE = "none where the node has gone on meanwhile; it is decided anew on the next view. Else: may this user update nodes? is slurmctld there?"
+_DELETE_CURE = "tried again in a second; if it stays so: slurmctld-copilot check tells missing rights"
 # Seconds within which the same Event is not created again.
 _SAME = 600.0
 
@@ -66,7 +68,7 @@ class Teller:
             # without a state it is the reason that is set, or emptied
             await self._slurm.update(state, nodes, reason if reason or not state else None)
         except (SlurmRefused, SlurmUnavailable) as error:
-            _log.error("slurm_update_failed", **words, error=str(error))
+            _log.error("slurm_update_failed", **words, error=str(error), cure=_UPDATE_CURE)
         else:
             _log.info("slurm_updated", **words)
 
@@ -98,7 +100,7 @@ class Deleter:
             try:
                 await self._kube.delete(f"/api/v1/namespaces/{self._namespace}/pods/{delete.name}", delete.uid)
             except KubeError as error:
-                _log.error("pod_delete_failed", node=delete.name, reason=delete.reason, error=str(error))
+                _log.error("pod_delete_failed", node=delete.name, reason=delete.reason, error=str(error), cure=_DELETE_CURE)
                 await asyncio.sleep(1.0)
                 self._under_way.discard(delete.uid)
             else:

@@ -25,6 +25,7 @@ Existing = Mapping[str, AbstractSet[int]]
 _log = structlog.get_logger()
 # A server that takes a patch but does not keep what it says (a field unknown to its version) is not asked again for so long.
 _IGNORED_PAUSE = 30.0
+_PATCH_CURE = "tried again with growing pauses; if it stays so: slurmctld-copilot check tells missing rights, the error a policy that refuses"
 
 
 class Writer:
@@ -196,7 +197,7 @@ class Writer:
     def _failed(self, outcome: PatchOutcome, error: KubeError, failures: int, at_least: float = 1.0) -> float:
         """Said once for each new cause; the pauses grow, so a dead API server is asked at most once a second."""
         if str(error) != self.problem:
-            _log.error("target_patch_failed", target=str(self.ref), outcome=outcome, error=str(error))
+            _log.error("target_patch_failed", target=str(self.ref), outcome=outcome, error=str(error), cure=_PATCH_CURE)
         self.problem = str(error)
         if isinstance(error, Refused | Conflict):
             since = self.refused.since if self.refused else self._clock()

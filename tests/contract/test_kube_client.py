@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from copilot import targets
-from copilot.kube import Conflict, Kube, Refused, Unavailable
+from copilot.kube import Conflict, Kube, Refused, Selection, Unavailable
 from copilot.kube.client import PAGE
 from copilot.model import Kind, TargetRef
 from tests.contract.conftest import Api, pod, stateful_set
@@ -63,7 +63,7 @@ async def test_a_large_collection_comes_in_pages_without_gap_or_double(api: Api)
         await asyncio.gather(*(api.admin.post(api.pods(), pod(name, {"app": "gpu"})) for name in some))
     await api.admin.post(api.pods(), pod("other"))
     async with kube_of(api) as (kube, seen):
-        items, version = await kube.list(api.pods(), "app=gpu")
+        items, version = await kube.list(api.pods(), Selection(labels="app=gpu"))
         assert sorted(item["metadata"]["name"] for item in items) == sorted(names)
         assert int(version) > 0
         assert seen == [("list", "")] * 2

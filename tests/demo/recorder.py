@@ -12,7 +12,7 @@ from tests.lab.daemon import Line
 from tests.lab.endpoint import Object, resource
 
 # The lines that tell the story; the others are for whoever looks for a fault.
-STORY = frozenset({"hook", "target_patched", "node_up", "wait", "node_off", "slurm_updated"})
+STORY = frozenset({"hook", "target_patched", "node_scheduled", "node_running", "node_up", "wait", "node_off", "slurm_updated"})
 _HIDDEN = frozenset({"event", "time", "level", "request_id", "node_count", "count", "ignored"})
 
 
