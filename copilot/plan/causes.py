@@ -40,8 +40,12 @@ _EVICTED = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "Di
 _PREPARING = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 _PROMISES = ("TriggeredScaleUp", "Nominated")
 _SET = {Kind.STATEFUL_SET: "StatefulSet", Kind.ADVANCED_STATEFUL_SET: "StatefulSet", Kind.SLURM_CLUSTER: "SlurmCluster"}
-# Between one crash and the next the container runs for a moment, and an evicted pod is replaced: the trouble is the same one.
+# A deletion's end is told in whole seconds, and a pod needs a moment to go.
+_OVERDUE = 5.0
+# Between one crash and the next the container runs for a moment, and an evicted pod goes and is replaced: the trouble is the same one.
 _COMES_BACK = frozenset({FailureReason.CRASH_LOOP, FailureReason.EVICTED})
+# What a pod that goes and is replaced looks like in between.
+_IN_BETWEEN = frozenset({FailureReason.POD_LOST, FailureReason.API_ERROR})
 # The job as a whole cannot have what it needs; the other reasons are about one node or one image.
 CAPACITY = frozenset({FailureReason.UNSCHEDULABLE, FailureReason.QUOTA})
 
@@ -70,15 +74,21 @@ def cause_of(facts: Facts, track: Track, world: World, policy: Policy) -> Cause 
 
 
 def remember(track: Track, cause: Cause | None, now: float) -> Track:
-    """The memory with what holds the start up and since when; the same object when nothing differs."""
+    """The memory with what holds the start up and since when; the same object when nothing differs.
+
+    What crashes or is evicted shows other faces in between, which begin no grace anew: else it would never be over.
+    """
+    if track.trouble in _COMES_BACK and (cause is None or cause.reason in _IN_BETWEEN):
+        return track
     if cause is None:
-        if track.trouble is None or track.trouble in _COMES_BACK:
+        if track.trouble is None:
             return track
         return replace(track, trouble=None, trouble_since=None, message="")
     words = f"{cause.reason}: {cause.words}"
     if track.trouble is cause.reason:
         return track if track.message == words else replace(track, message=words)
-    return replace(track, trouble=cause.reason, trouble_since=now, message=words)
+    goes_on = track.trouble is not None and not _COMES_BACK.isdisjoint((track.trouble, cause.reason))
+    return replace(track, trouble=cause.reason, trouble_since=track.trouble_since if goes_on else now, message=words)
 
 
 def overdue(cause: Cause | None, track: Track, world: World) -> bool:
@@ -128,10 +138,10 @@ def _refused(message: str, policy: Policy) -> Cause:
 
 def _of_pod(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
     if pod.terminating:
-        if pod.ends_at is None or pod.ends_at > world.now:
+        if pod.ends_at is None or pod.ends_at + _OVERDUE > world.now:
             return None
         words = "its old pod is Terminating past its grace: is its host gone? delete the pod by force once the host is known to be off"
-        return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace, pod.ends_at)
+        return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace, pod.ends_at + _OVERDUE)
     words = pod.message or pod.trouble
     if pod.trouble == "NodeLost":
         return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace)

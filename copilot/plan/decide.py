@@ -148,7 +148,7 @@ class _Acts:
             return self._fail(facts, track, track.failure, track.message) if may_fail else track
         cause = causes.cause_of(facts, track, self.world, self.policy)
         watched = causes.remember(track, cause, self.world.now)
-        if watched.trouble is not None and watched.trouble is not track.trouble and cause is not None and cause.grace:
+        if watched.trouble is not None and watched.trouble_since != track.trouble_since and cause is not None and cause.grace:
             self._say(What.TROUBLE, facts, watched, cause.reason, cause.words)
         failed = rules.never_registers(facts, watched, self.world, self.policy)
         if failed:

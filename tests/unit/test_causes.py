@@ -160,13 +160,30 @@ def test_a_drain_of_an_administrator_is_not_lifted_by_a_failure() -> None:
 
 def test_an_old_pod_that_is_terminating_for_ever_is_a_lost_host() -> None:
     small = starting(lambda small: small.pod("a-1", terminating=True, ends_at=small.now + 30.0))
-    small.look(30.0)
+    small.look(34.0)
+    assert (What.TROUBLE, "a-1") not in small.said
+    small.look(1.0)
     assert (What.TROUBLE, "a-1") in small.said
     small.look(19.0)
     assert updates(small) == []
     small.look(2.0)
     [(_, _, told)] = updates(small)
     assert told.startswith("copilot: pod_lost: its old pod is Terminating past its grace")
+
+
+def test_a_pod_that_is_evicted_again_and_again_fails_though_it_goes_and_comes_in_between() -> None:
+    """Seen end to end: each face of it began a grace and a line of its own, and none was ever over."""
+    small = starting(CASES["evicted"][0])
+    for _ in range(3):
+        small.pod("a-1", running=False, terminating=True, ends_at=small.now - 6.0)
+        small.look(4.0)
+        small.pods.pop("a-1")
+        small.look(4.0)
+        assert updates(small) == []
+        CASES["evicted"][0](small)
+        small.look(4.0)
+    assert [state for state, _, _ in updates(small)] == ["power_down_force"]
+    assert small.said.count((What.TROUBLE, "a-1")) == 1
 
 
 def test_a_trouble_that_ends_in_time_leaves_nothing() -> None:
