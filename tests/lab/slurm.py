@@ -18,7 +18,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.lab.slurm_commands import COMMANDS, Done, LabError, SlurmCommands, end
+from tests.lab.slurm_commands import COMMANDS, Done, LabError, SlurmCommands, end, environment_of, pids
 from tests.lab.slurm_conf import DEFAULT_WORKERS, HEAD_ADDRESS, HEAD_NAME, ROOTS, Network, Workers, render
 
 HERE = Path(__file__).resolve().parent
@@ -225,7 +225,10 @@ class SlurmLab(SlurmCommands):
         if name in self.nodes_running():
             raise LabError(f"{name} runs already")
         number = next(_STARTS)
-        (self.folder / "spool" / name).mkdir(exist_ok=True)
+        spool = self.folder / "spool" / name
+        # A new pod has nothing of the one before, which was killed: where the script of a job is left, the job cannot be launched again.
+        shutil.rmtree(spool, ignore_errors=True)
+        spool.mkdir()
         # Without a pid namespace the worker's processes are known by the path of their slurm.conf.
         own = reports or not self.namespaces
         conf = self._node_conf(reports, f"node-{name}") if own else self.folder / "etc/node/slurm.conf"
@@ -256,8 +259,8 @@ class SlurmLab(SlurmCommands):
     def _kill_left_behind(self, conf: str) -> None:
         """Without a pid namespace the steps of a killed slurmd live on: they are known by the configuration in their environment."""
         ours = f"SLURM_CONF={self.folder}/etc/{conf}".encode()
-        while pids := [pid for pid in _pids() if ours in _environment(pid)]:
-            for pid in pids:
+        while left := [pid for pid in pids() if ours in environment_of(pid)]:
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
@@ -276,15 +279,3 @@ async def _checked(*argv: str) -> None:
     _, err = await process.communicate()
     if process.returncode:
         raise LabError(f"{' '.join(argv)}: {err.decode(errors='replace').strip()}")
-
-
-def _pids() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
-
-
-def _environment(pid: int) -> bytes:
-    """Empty for a process that is gone, or dead and not yet reaped."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return b""

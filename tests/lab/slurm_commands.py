@@ -126,3 +126,16 @@ class SlurmCommands:
         """The last lines of a file in the log folder."""
         path = self.folder / "log" / log
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) if path.exists() else ""
+
+
+def pids() -> list[int]:
+    """Every process of these namespaces but this one."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
+
+
+def environment_of(pid: int) -> bytes:
+    """Empty for a process that is gone, or dead and not yet reaped."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""
