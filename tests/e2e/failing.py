@@ -37,6 +37,15 @@ async def told_everywhere(lab: Cluster, node: str, reason: FailureReason, words:
     await lab.copilot.until(f"the Event {told}", lambda: _has_event(lab, "NodeFailed", group, told))
 
 
+async def pod_gone(lab: Cluster, node: str) -> None:
+    """Waits until the node has no pod: one that came right while its node is given up would register in between."""
+
+    async def gone() -> bool:
+        return node not in await lab.pods()
+
+    await lab.copilot.until(f"the pod of {node} to be gone", gone)
+
+
 async def freed(lab: Cluster, node: str) -> None:
     """Waits until its pod was seen gone and slurmctld was told so: the node is idle, off and usable again."""
     await lab.copilot.until(f"{node} to be freed", lambda: lines_of(lab, "slurm_updated", node, state="resume"))

@@ -14,7 +14,7 @@ from copilot.model import FailureReason as R
 from copilot.model import Kind
 from tests.e2e import pace
 from tests.e2e.conftest import make
-from tests.e2e.failing import failed, freed, lines_of, told_everywhere
+from tests.e2e.failing import failed, freed, lines_of, pod_gone, told_everywhere
 from tests.lab.cluster import Cluster
 from tests.lab.kubelet import GOOD, Behaviour
 
@@ -65,6 +65,7 @@ async def _fails(lab: Cluster, node: str, reason: R, words: str, mend: Act) -> N
     job = await lab.sbatch(f"--nodelist={node}")
     lab.audit.may_end(job, "COMPLETED")
     await failed(lab, node, reason)
+    await pod_gone(lab, node)
     mend()
     await told_everywhere(lab, node, reason, words)
     await freed(lab, node)

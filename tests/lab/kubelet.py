@@ -25,12 +25,13 @@ class Behaviour:
     """What goes wrong with a pod. Seconds from binding to the container's start, and the rest off by default.
 
     `schedulable=False` shows only where the kubelet binds; on a real server give the pod a nodeSelector that no node meets.
-    `terminates=False` is a dead host: the pod stays Terminating until it is deleted by force.
+    `configured=False` is a Secret that is missing. `terminates=False` is a dead host: the pod stays Terminating until it is deleted by force.
     """
 
     start_seconds: float = 0.0
     schedulable: bool = True
     image_pulls: bool = True
+    configured: bool = True
     crashes: bool = False
     terminates: bool = True
 
@@ -105,17 +106,25 @@ class Kubelet:
         """Whether a pod of that name has a container that runs, or is being started or stopped."""
         return any(life.pod["metadata"]["name"] == name and life.running for life in self._lives.values())
 
-    async def restart_container(self, name: str) -> None:
-        """The container of a running pod dies and is started again; restartCount goes up, the pod stays. Nothing if it ends meanwhile."""
+    async def restart_container(self, name: str, *, oom: bool = False) -> None:
+        """The container of a running pod dies and is started again; restartCount goes up, the pod stays. Nothing if it ends meanwhile.
+
+        `oom`: it was killed because it used more memory than it may.
+        """
         life = next(life for life in self._lives.values() if life.pod["metadata"]["name"] == name and life.running)
         async with life.lock:
             if not life.running:
                 return
             await self._stop(name)
             life.restarts += 1
-            await self._tell(life, pod_status.crashing(life.restarts))
+            await self._tell(life, pod_status.crashing(life.restarts, oom=oom))
             life.ip = await self._start(name, life.pod)
-            await self._tell(life, pod_status.running(life.ip, life.restarts))
+            await self._tell(life, pod_status.running(life.ip, life.restarts, oom=oom))
+
+    async def lose_host(self, name: str) -> None:
+        """The host of a running pod is not heard any more. What runs on it is for others to stop."""
+        life = next(life for life in self._lives.values() if life.pod["metadata"]["name"] == name and life.running)
+        await self._tell(life, pod_status.host_away())
 
     async def evict(self, name: str) -> None:
         """Ends a running pod as a kubelet short of memory does: the container stops, the phase is Failed with reason Evicted."""
@@ -191,6 +200,9 @@ class Kubelet:
         behaviour = self._behaviour(life)
         if not behaviour.image_pulls:
             await self._tell(life, pod_status.image_pull_error())
+            return
+        if not behaviour.configured:
+            await self._tell(life, pod_status.config_error())
             return
         await asyncio.sleep(behaviour.start_seconds)
         if behaviour.crashes:

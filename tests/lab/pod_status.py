@@ -47,8 +47,8 @@ def _not_ready(containers: list[Object]) -> Object:
     return {"conditions": conditions, "containerStatuses": containers}
 
 
-def running(ip: str, restarts: int) -> Object:
-    last = _terminated() if restarts else None
+def running(ip: str, restarts: int, *, oom: bool = False) -> Object:
+    last = _terminated(oom) if restarts else None
     return {
         "phase": "Running",
         "podIP": ip,
@@ -60,15 +60,26 @@ def running(ip: str, restarts: int) -> Object:
     }
 
 
-def _terminated() -> Object:
-    return {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": _now(), "finishedAt": _now()}}
+def _terminated(oom: bool = False) -> Object:
+    code, reason = (137, "OOMKilled") if oom else (1, "Error")
+    return {"terminated": {"exitCode": code, "reason": reason, "startedAt": _now(), "finishedAt": _now()}}
 
 
-def crashing(restarts: int) -> Object:
-    """The container exited with 1 and waits for its next start."""
+def crashing(restarts: int, *, oom: bool = False) -> Object:
+    """The container exited with 1, or was killed for its memory, and waits for its next start."""
     message = f"back-off 10s restarting failed container={CONTAINER}"
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
-    return {"phase": "Running", **_not_ready(_container(waiting, False, restarts, _terminated()))}
+    return {"phase": "Running", **_not_ready(_container(waiting, False, restarts, _terminated(oom)))}
+
+
+def config_error() -> Object:
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "munge-key" not found'}}
+    return {"phase": "Pending", **_not_ready(_container(waiting, False, 0))}
+
+
+def host_away() -> Object:
+    """What the node lifecycle controller makes of a pod whose host says nothing any more: all stays as it was, but not Ready."""
+    return {"conditions": [_condition("Ready", False, "NodeNotReady")]}
 
 
 def image_pull_error() -> Object:

@@ -248,6 +248,16 @@ class SlurmLab(SlurmCommands):
         if process and not self.namespaces:
             self._kill_left_behind(f"node-{name}/")
 
+    def freeze_node(self, name: str) -> None:
+        """The worker and its jobs stop where they are, as on a host that hangs; `stop_node` ends them all the same."""
+        todo = [pid for pid in (self.node_pid(name),) if pid is not None]
+        while todo:
+            pid = todo.pop()
+            os.kill(pid, signal.SIGSTOP)
+            todo += [
+                int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+            ]
+
     def nodes_running(self) -> list[str]:
         return [name for name, process in self._nodes.items() if process.returncode is None]
 

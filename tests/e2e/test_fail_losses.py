@@ -1,0 +1,169 @@
+"""Nodes that die under a job, hosts that are not heard any more, and pods that come when their failure has been declared."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from copilot.model import FailureReason as R
+from copilot.model import Kind
+from tests.e2e import pace
+from tests.e2e.conftest import make
+from tests.e2e.failing import failed, freed, lines_of, pod_gone, told_everywhere
+from tests.lab.cluster import NAMESPACE, Cluster
+from tests.lab.endpoint import resource
+from tests.lab.kubelet import GOOD, Behaviour
+
+pytestmark = pytest.mark.any_api
+# slurmctld notices within half a minute that a slurmd is silent; it would give the node up after a minute.
+OPTIONS = {**pace.OPTIONS, "ResumeTimeout": "300", "SlurmdTimeout": "60"}
+GRACES = {"evicted_grace": "2", "pod_lost_grace": "2", "container_config_grace": "2", "unschedulable_grace": "3000"}
+SETTINGS = {**pace.SETTINGS, **GRACES, "registration_timeout": "25", "breaker_failures": "1000"}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(folder: Path) -> AsyncIterator[Cluster]:
+    async with make(folder, kinds={"cpu": Kind.ADVANCED_STATEFUL_SET}, options=OPTIONS, settings=SETTINGS) as made:
+        yield made
+
+
+async def test_nodes_that_die_and_pods_that_never_come_right(lab: Cluster) -> None:
+    """Side by side, as the slowest waits for slurmctld to miss a host."""
+    await asyncio.gather(
+        _killed_for_memory(lab, "cpu-1"),
+        _host_lost(lab, "cpu-3"),
+        _evicted_before_it_registered(lab, "cpu-5"),
+        _secret_missing(lab, "cpu-7"),
+        _volume_missing(lab, "cpu-9"),
+        _no_machine_will_come(lab, "cpu-11"),
+        _comes_too_late(lab, "cpu-13"),
+    )
+
+
+async def _killed_for_memory(lab: Cluster, node: str) -> None:
+    job = await _running(lab, node)
+    await lab.kubelet.restart_container(node, oom=True)
+    await _runs_again(lab, job, node, R.POD_LOST, "its container restarted under a job")
+
+
+async def _host_lost(lab: Cluster, node: str) -> None:
+    """Its pod stays as it is, not Ready: only both sides together tell. What hangs in Terminating then is deleted by force."""
+    job = await _running(lab, node)
+    lab.slurm.freeze_node(node)
+    await lab.kubelet.lose_host(node)
+    await _runs_again(lab, job, node, R.POD_LOST, "neither its host nor its slurmd answers")
+
+
+async def _evicted_before_it_registered(lab: Cluster, node: str) -> None:
+    """Its controller makes another pod, which has the same fate: one start of the node all the same."""
+    lab.containers.mute.add(node)
+    job = await _submitted(lab, node)
+    while not lines_of(lab, "node_failed", node):
+        await lab.copilot.until(
+            "its pod to run or it to fail", lambda: lab.kubelet.runs(node) or lines_of(lab, "node_failed", node)
+        )
+        if lab.kubelet.runs(node):
+            await lab.kubelet.evict(node)
+    await pod_gone(lab, node)
+    lab.containers.mute.discard(node)
+    await _runs_again(lab, job, node, R.EVICTED, "The node was low on resource: memory.")
+
+
+async def _secret_missing(lab: Cluster, node: str) -> None:
+    lab.kubelet.behave(node, Behaviour(configured=False))
+    job = await _submitted(lab, node)
+    await failed(lab, node, R.CONTAINER_CONFIG)
+    await pod_gone(lab, node)
+    lab.kubelet.behave(node, GOOD)
+    await _runs_again(lab, job, node, R.CONTAINER_CONFIG, 'CreateContainerConfigError: secret "munge-key" not found')
+
+
+async def _volume_missing(lab: Cluster, node: str) -> None:
+    """The pod's status is silent about it, an Event is not."""
+    lab.kubelet.behave(node, Behaviour(start_seconds=3600))
+    job = await _submitted(lab, node)
+    await lab.copilot.until("its pod to be there", lambda: _has_host(lab, node))
+    await _event(lab, node, "FailedMount", 'MountVolume.SetUp failed for volume "munge" : secret "munge-key" not found')
+    await failed(lab, node, R.CONTAINER_CONFIG)
+    await pod_gone(lab, node)
+    lab.kubelet.behave(node, GOOD)
+    await _runs_again(lab, job, node, R.CONTAINER_CONFIG, 'FailedMount: MountVolume.SetUp failed for volume "munge"')
+
+
+async def _has_host(lab: Cluster, node: str) -> bool:
+    pod = (await lab.pods()).get(node)
+    return pod is not None and bool(pod["spec"].get("nodeName"))
+
+
+async def _no_machine_will_come(lab: Cluster, node: str) -> None:
+    """A cluster autoscaler's word shortens a grace of fifty minutes."""
+    lab.kubelet.behave(node, Behaviour(schedulable=False))
+    job = await _submitted(lab, node)
+    await lab.copilot.until("the cause to be told", lambda: lines_of(lab, "node_cannot_start", node))
+    await _event(lab, node, "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached")
+    await failed(lab, node, R.UNSCHEDULABLE)
+    await pod_gone(lab, node)
+    lab.kubelet.behave(node, GOOD)
+    await _runs_again(
+        lab, job, node, R.UNSCHEDULABLE, "(cluster autoscaler: pod didn't trigger scale-up: 1 max node group size reached)"
+    )
+
+
+async def _comes_too_late(lab: Cluster, node: str) -> None:
+    """slurmd speaks up when its node has been given up, and its pod does not end: the job runs there or in the next, and nothing fails again."""
+    lab.containers.mute.add(node)
+    lab.kubelet.behave(node, Behaviour(terminates=False))
+    job = await _submitted(lab, node)
+    await failed(lab, node, R.REGISTRATION_TIMEOUT)
+    await lab.containers.speak(node)
+    await lab.copilot.until("the next start, or the job's end in the old pod", lambda: _goes_on(lab, job, node))
+    lab.kubelet.behave(node, GOOD)
+    await lab.slurm.wait_job(job, "COMPLETED", seconds=180)
+    assert len(lines_of(lab, "node_failed", node)) == 1
+
+
+async def _goes_on(lab: Cluster, job: int, node: str) -> bool:
+    return (await lab.slurm.job(job)).get("JobState") == "COMPLETED" or len(lines_of(lab, "node_requested", node)) > 1
+
+
+async def _event(lab: Cluster, node: str, reason: str, message: str) -> None:
+    """As kubelet or a cluster autoscaler would write it, about the pod."""
+    involved = {"kind": "Pod", "apiVersion": "v1", "namespace": NAMESPACE, "name": node}
+    now = (await lab.pods())[node]["metadata"]["creationTimestamp"]
+    times = {"firstTimestamp": now, "lastTimestamp": now, "count": 1, "type": "Warning", "source": {"component": "kubelet"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"generateName": f"{node}."},
+        "involvedObject": involved,
+        "reason": reason,
+        "message": message,
+        **times,
+    }
+    await lab.admin.post(resource("v1", "events", NAMESPACE), body)
+
+
+async def _submitted(lab: Cluster, node: str, wrap: str = "true") -> int:
+    job = await lab.sbatch(f"--nodelist={node}", wrap=wrap)
+    lab.audit.may_end(job, "COMPLETED")
+    return job
+
+
+async def _running(lab: Cluster, node: str) -> int:
+    """A job on the node that ends only at its second start."""
+    job = await _submitted(lab, node, 'while [ "${SLURM_RESTART_COUNT:-0}" = 0 ]; do sleep 0.2; done')
+    await lab.slurm.wait_job(job, "RUNNING")
+    lab.audit.excuse(node)
+    return job
+
+
+async def _runs_again(lab: Cluster, job: int, node: str, reason: R, words: str) -> None:
+    await failed(lab, node, reason)
+    await told_everywhere(lab, node, reason, words)
+    await freed(lab, node)
+    done = await lab.slurm.wait_job(job, "COMPLETED", seconds=180)
+    assert (done["Restarts"], done["NodeList"], len(lines_of(lab, "node_failed", node))) == ("1", node, 1)
