@@ -177,7 +177,8 @@ def test_the_pace_is_fast_only_while_a_running_pod_is_about_to_register() -> Non
     assert small.look().pace is Pace.QUIET
 
 
-def test_a_hook_that_comes_after_its_node_has_registered_was_not_lost() -> None:
+def up_without_a_hook() -> Small:
+    """Node a-1 was seen powering up, its pod came, and it has registered; no hook has told of it."""
     small = Small()
     small.slurm("a-1", POWERING_UP)
     small.look()
@@ -186,6 +187,12 @@ def test_a_hook_that_comes_after_its_node_has_registered_was_not_lost() -> None:
     small.look()
     small.slurm("a-1", UP)
     small.look()
+    assert small.said.count((What.MISSED_HOOK, "a-1")) == 0
+    return small
+
+
+def test_a_hook_that_comes_after_its_node_has_registered_was_not_lost() -> None:
+    small = up_without_a_hook()
     small.hint("a-1")
     small.look()
     small.hints.clear()
@@ -194,27 +201,14 @@ def test_a_hook_that_comes_after_its_node_has_registered_was_not_lost() -> None:
 
 
 def test_a_hook_that_never_comes_is_counted_once_although_its_node_is_up() -> None:
-    small = Small()
-    small.slurm("a-1", POWERING_UP)
-    small.look()
-    small.covers = frozenset({1})
-    small.pod("a-1")
-    small.slurm("a-1", UP)
-    small.look()
-    assert small.said.count((What.MISSED_HOOK, "a-1")) == 0
+    small = up_without_a_hook()
     for _ in range(3):
         small.look(30.0)
     assert small.said.count((What.MISSED_HOOK, "a-1")) == 1
 
 
 def test_a_node_without_a_hook_that_goes_within_the_grace_is_counted_then() -> None:
-    small = Small()
-    small.slurm("a-1", POWERING_UP)
-    small.look()
-    small.covers = frozenset({1})
-    small.pod("a-1")
-    small.slurm("a-1", UP)
-    small.look()
+    small = up_without_a_hook()
     small.slurm("a-1", POWERING_DOWN)
     for _ in range(3):
         small.look()
