@@ -73,6 +73,7 @@ async def api_away(scene: Scene, op: Operation) -> None:
     with scene.trouble(op, "api"):
         async with scene.cluster.api_away():
             await scene.last(op.seconds)
+        revive(scene)
 
 
 async def etcd_away(scene: Scene, op: Operation) -> None:
@@ -82,6 +83,14 @@ async def etcd_away(scene: Scene, op: Operation) -> None:
         await plane.kill_component("etcd")
         await scene.last(op.seconds)
         await plane.start_component("etcd")
+        revive(scene)
+
+
+def revive(scene: Scene) -> None:
+    """Starts what has given up meanwhile, as kubelet does with static pods: a scheduler ends itself when its server forgets a binding."""
+    for component in scene.cluster.plane.components.values() if scene.cluster.plane is not None else ():
+        if not component.running:
+            component.start()
 
 
 async def lose_hooks(scene: Scene, op: Operation) -> None:

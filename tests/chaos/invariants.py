@@ -56,26 +56,32 @@ def containers_end_without_jobs(history: History) -> Iterator[Violation]:
     for stop in history.stopped:
         mine = [by_hand for at, node, by_hand in causes if node == stop.node and at <= stop.at]
         spans = [span for span in history.spans if span.harm and span.begun <= stop.at <= span.ended + MEMORY]
-        excused = not mine or mine[-1] or any(span.forgets or stop.node in span.what.split() for span in spans)
+        # Fewer replicas, written by us, end whichever pods the controller likes.
+        names = {stop.node, stop.node.rpartition("-")[0]}
+        excused = not mine or mine[-1] or any(span.forgets or names & set(span.what.split()) for span in spans)
         if stop.steps and not excused:
             words = f"the container of {stop.node} was ended by the copilot with {stop.steps} job steps in it"
             yield Violation(stop.at, words, frozenset({stop.node}))
 
 
 def targets_ask_for_no_more_than_wanted(history: History) -> Iterator[Violation]:
-    """What the copilot newly asks for was wanted by Slurm or a hook of late, or lies between such nodes of a StatefulSet."""
+    """What the copilot newly asks for was wanted by Slurm or a hook of late, or lies between such nodes of a StatefulSet.
+
+    Or the target itself asked for it of late: a pod that is there may stay for a while, also when somebody else has lowered the replicas.
+    """
     for before, now in _changes(history):
         if now.replicas < 0:
             yield Violation(now.at, f"{now.group} asked for {now.replicas} replicas")
         if now.by_hand:
             continue
         wanted = _wanted(history, now.group, now.at - MEMORY, now.at)
+        late = [before, *(one for one in history.asked if one.group == now.group and now.at - MEMORY <= one.at < now.at)]
         if now.asks is None:
-            if now.replicas > max(before.replicas, len(wanted)):
+            if now.replicas > max(len(wanted), *(one.replicas for one in late)):
                 words = f"{now.group} asked for {now.replicas} replicas when {sorted(wanted)} were wanted"
                 yield Violation(now.at, words, _names(now.group, wanted))
             continue
-        stays = set(before.asks or ())
+        stays = {index for one in late for index in one.asks or ()}
         too_much = now.asks - stays - window(now.kind, wanted | stays)
         if too_much:
             words = f"{now.group} asked for {sorted(too_much)} too, when {sorted(wanted)} were wanted"

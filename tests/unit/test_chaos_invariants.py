@@ -95,6 +95,8 @@ def test_but_not_one_that_we_ended_or_whose_job_slurmctld_forgot() -> None:
     assert not violations(ended_with_a_step(asked(5, "cpu", 1), asked(20, "cpu"), spans=forgotten))
     frozen = [Span(10, 12, "5 freeze slurmd cpu-1 for 2.0 s", harm=True)]
     assert not violations(ended_with_a_step(asked(5, "cpu", 1), asked(20, "cpu"), spans=frozen))
+    lowered = [Span(10, 12, "5 edit replicas cpu count=1", harm=True)]
+    assert not violations(ended_with_a_step(asked(5, "cpu", 1), asked(20, "cpu"), spans=lowered))
     other = [Span(10, 12, "5 freeze slurmd cpu-11 for 2.0 s", harm=True)]
     assert violations(ended_with_a_step(asked(5, "cpu", 1), asked(20, "cpu"), spans=other))
 
@@ -118,6 +120,18 @@ def test_but_it_may_ask_for_the_window_for_what_it_had_and_for_what_we_wrote() -
     assert not violations(grown(asked(11, "cpu", 1, 2, 3)))
     assert not violations(grown(asked(11, "gpu", 5, by_hand=True), asked(12, "gpu", 2, 5)))
     assert not violations(grown(listed(11, 1)))
+
+
+def test_and_for_what_it_had_before_somebody_lowered_it() -> None:
+    assert not violations(_lowered(by=1))
+    assert violations(_lowered(by=1 + MEMORY))
+
+
+def _lowered(by: float) -> History:
+    """Three replicas were lowered by hand to none; so many seconds later the copilot asks for three again."""
+    seen = grown(listed(11, 3), Asked(12, "demo-worker-a", Kind.SLURM_CLUSTER, 0, None, by_hand=True), listed(12 + by, 3))
+    seen.asked[0] = Asked(11, "demo-worker-a", Kind.SLURM_CLUSTER, 3, None, by_hand=True)
+    return seen
 
 
 def test_a_wish_is_over_some_time() -> None:
