@@ -17,11 +17,12 @@ _NOT_ON = _POWER | {"POWERING_UP"}
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All node states, as slurmctld told them at some moment from `begun` to `ended`."""
+    """All node states, as slurmctld told them at some moment from `begun` to `ended`, and the nodes whose containers ran then."""
 
     begun: float
     ended: float
     states: States
+    running: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,14 +67,15 @@ def containers_end_without_jobs(history: History) -> Iterator[Violation]:
 def targets_ask_for_no_more_than_wanted(history: History) -> Iterator[Violation]:
     """What the copilot newly asks for was wanted by Slurm or a hook of late, or lies between such nodes of a StatefulSet.
 
-    Or the target itself asked for it of late: a pod that is there may stay for a while, also when somebody else has lowered the replicas.
+    Or it is there, or the target itself asked for it of late: what Slurm has given up while nobody looked may stay for a grace, and what somebody
+    else has lowered may come back.
     """
     for before, now in _changes(history):
         if now.replicas < 0:
             yield Violation(now.at, f"{now.group} asked for {now.replicas} replicas")
         if now.by_hand:
             continue
-        wanted = _wanted(history, now.group, now.at - MEMORY, now.at)
+        wanted = _wanted(history, now.group, now.at - MEMORY, now.at) | _running(history, now.group, now.at)
         late = [before, *(one for one in history.asked if one.group == now.group and now.at - MEMORY <= one.at < now.at)]
         if now.asks is None:
             if now.replicas > max(len(wanted), *(one.replicas for one in late)):
@@ -160,6 +161,13 @@ def _wanted(history: History, group: str, since: float, until: float) -> set[int
     names = {name for look in looks[first:last] for name, words in look.states.items() if on(words)}
     names |= {name for hook in history.hooks if hook.verb == "resume" and since <= hook.at <= until + 1 for name in hook.nodes}
     return {index for name in names if (index := index_of(name, group)) is not None}
+
+
+def _running(history: History, group: str, at: float) -> set[int]:
+    """The indexes whose containers ran when Slurm was last looked at."""
+    place = bisect_right(history.looks, at, key=_ended)
+    running = history.looks[place - 1].running if place else ()
+    return {index for name in running if (index := index_of(name, group)) is not None}
 
 
 def _asked_at(history: History, group: str, at: float) -> Asked | None:

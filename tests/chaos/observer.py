@@ -55,7 +55,8 @@ class Observer:
             except TimeoutError:
                 states = {}
             if states:
-                self._history.looks.append(Looked(begun, loop.time(), states))
+                running = frozenset(self._cluster.slurm.nodes_running())
+                self._history.looks.append(Looked(begun, loop.time(), states, running))
             if not self._cluster.copilot.running and not self._scene.touched("copilot"):
                 self._history.faults.append((loop.time(), f"the copilot ended by itself:\n{self._cluster.copilot.tail(8)}"))
                 await self._cluster.copilot.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from copilot.model import Kind
 from tests.chaos.history import Asked, Deleted, History, Hooked, Job, Looked, Span, Stopped
 from tests.chaos.invariants import GAP, MEMORY, PATIENCE, violations
@@ -120,6 +122,12 @@ def test_but_it_may_ask_for_the_window_for_what_it_had_and_for_what_we_wrote() -
     assert not violations(grown(asked(11, "cpu", 1, 2, 3)))
     assert not violations(grown(asked(11, "gpu", 5, by_hand=True), asked(12, "gpu", 2, 5)))
     assert not violations(grown(listed(11, 1)))
+
+
+def test_what_is_there_may_stay_for_a_grace() -> None:
+    seen = grown(listed(11, 2), asked(11, "gpu", 2, 5))
+    seen.looks[0] = replace(seen.looks[0], running=frozenset({"demo-worker-a-4", "gpu-5"}))
+    assert not violations(seen)
 
 
 def test_and_for_what_it_had_before_somebody_lowered_it() -> None:
