@@ -61,7 +61,7 @@ WORKERS = (Workers("cpu", 30, "cpu"), Workers("demo-worker-gpu", 8, "gpu"))
 class Cluster:
     """`kinds`: how each group is scaled; a group that is left out has no target. `settings` are the copilot's, `options` slurm.conf's.
 
-    `unhurried`: as on a real node, no container starts within the second in which it was asked for (see Containers).
+    `unhurried`: as on a real node, no slurmd starts within the second in which it was asked for (see SlurmLab.start_node).
     """
 
     def __init__(
@@ -91,9 +91,10 @@ class Cluster:
             options={**QUICK, **(options or {})},
             hooks=hooks,
             namespaces=namespaces,
+            unhurried=unhurried,
         )
         self.slurm = self._slurm_lab(folder / "slurm")
-        self._base, self._times, self._unhurried = folder, 1, unhurried
+        self._base, self._times = folder, 1
         self._settings = {**BRISK, **(settings or {})}
         self._stack = AsyncExitStack()
         self.embedded: EmbeddedServer | None = None
@@ -137,7 +138,7 @@ class Cluster:
         for group, kind in self.kinds.items():
             await self.admin.post(workloads.collection(kind, NAMESPACE), workloads.manifest(kind, group))
         self.audit = await self._stack.enter_async_context(Audit(self.slurm, self.endpoint, NAMESPACE, self.kinds))
-        self.containers = Containers(self.slurm, self.audit.before_stop, unhurried=self._unhurried)
+        self.containers = Containers(self.slurm, self.audit.before_stop)
         binds = self.kubernetes == "embedded"
         self._stack.push_async_callback(self.slurm.stop)
         self.kubelet = await self._stack.enter_async_context(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 from tests.lab.endpoint import Object
@@ -17,16 +16,11 @@ class Containers:
     they cannot register, until `speak`. `held`: nodes whose container is not started until `release`.
     `reports`: what the slurmd of a node says that its machine has, in words of slurm.conf ("CPUs=1 RealMemory=1000").
     `starts` counts the containers that were started, by node.
-
-    `unhurried`: a slurmd starts in a later second than its container was asked for, as it does on any real node. slurmd tells its age in
-    whole seconds of the machine's uptime, which may turn over just then: one that starts within the second of the resume request may
-    seem to have booted in the second before it, and is ignored (about one in a hundred, on 22.05.8).
     """
 
-    def __init__(self, slurm: SlurmLab, before_stop: Callable[[str], Awaitable[None]], *, unhurried: bool = False) -> None:
+    def __init__(self, slurm: SlurmLab, before_stop: Callable[[str], Awaitable[None]]) -> None:
         self._slurm = slurm
         self._before_stop = before_stop
-        self._unhurried = unhurried
         self.without_boot: set[str] = set()
         self.mute: set[str] = set()
         self.reports: dict[str, str] = {}
@@ -71,16 +65,9 @@ class Containers:
         return await self._start(name)
 
     async def _start(self, name: str) -> str:
-        if self._unhurried:
-            await _another_second()
         return await self._slurm.start_node(name, boot=name not in self.without_boot, reports=self.reports.get(name, ""))
 
     async def stop(self, name: str) -> None:
         await self._before_stop(name)
         self._silent.discard(name)
         await self._slurm.stop_node(name)
-
-
-async def _another_second() -> None:
-    """Until the clock shows another second; a little longer, as timers may be early."""
-    await asyncio.sleep(1.01 - time.time() % 1)

@@ -90,7 +90,7 @@ async def power_lab(*, namespaces: bool = True, **options: str | None) -> AsyncI
     for key, kind in KINDS.items():
         (folder / "sources").mkdir(exist_ok=True)
         hooks[key] = Path(shutil.copy(HOOK, folder / "sources" / kind))
-    lab = PowerLab(VERSION, folder, hooks=hooks, options=options, namespaces=namespaces)
+    lab = PowerLab(VERSION, folder, hooks=hooks, options=options, namespaces=namespaces, unhurried=True)
     try:
         await lab.start()
         yield lab

@@ -51,3 +51,15 @@ async def test_a_worker_is_started_once() -> None:
         await lab.start_node("cpu-0")
         with pytest.raises(LabError, match="cpu-0 runs already"):
             await lab.start_node("cpu-0")
+
+
+async def test_a_worker_finds_nothing_of_the_one_before() -> None:
+    """With the script of a job that died with its node, the job could not be launched again on a node of the same name."""
+    async with power_lab(SuspendTime="600") as lab:
+        script = lab.folder / "spool/cpu-0/job00001/slurm_script"
+        script.parent.mkdir(parents=True)
+        script.write_text("#!/bin/sh\nfalse\n")
+        job = await lab.sbatch("--nodelist=cpu-0")
+        await lab.wait_node("cpu-0", "POWERING_UP")
+        await lab.start_node("cpu-0")
+        assert (job, (await lab.wait_job(job, "COMPLETED", "FAILED"))["JobState"]) == (1, "COMPLETED")
