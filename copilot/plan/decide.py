@@ -196,6 +196,8 @@ class _Acts:
         self._tell_of_rest(facts, before, track)
         if rules.frees(facts, track, self.world, self.policy):
             self._tell(facts, rules.FREE)
+        elif rules.at_rest_anew(facts, self.world):
+            self._tell(facts, rules.POWER_DOWN)
         return track
 
     def _tell_of_rest(self, facts: Facts, before: Track | None, track: Track | None) -> None:

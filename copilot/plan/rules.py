@@ -6,12 +6,13 @@ from copilot.model import UP_BASES, FailureReason, Node, Pod
 from copilot.plan.causes import evicted
 from copilot.plan.facts import Facts, asks_an_earlier_pod, ended, is_stale, other_address, unannounced
 from copilot.plan.policy import Policy
-from copilot.plan.wish import Wish, given_up, may_free
+from copilot.plan.wish import Wish, given_up, may_free, mute_at_rest
 from copilot.plan.world import Track, World
 
 FREE = "resume"
 GIVE_UP = "power_down_force"
 TAKE_DOWN = "down"
+POWER_DOWN = "power_down"
 # The update that only empties the Reason.
 CLEAR = ""
 # With this every Reason begins that we write; others are never touched.
@@ -88,6 +89,11 @@ def frees(facts: Facts, track: Track | None, world: World, policy: Policy) -> bo
     if not policy.free_early or not may_free(node):
         return False
     return bool(track.pod_uid) or world.now - track.release_since >= policy.settle
+
+
+def at_rest_anew(facts: Facts, world: World) -> bool:
+    """An off node without a pod that slurmctld takes for one that does not respond: powered down once more, and freed, it is as good as new."""
+    return world.pods.synced and facts.pod is None and not facts.covered and facts.node is not None and mute_at_rest(facts.node)
 
 
 def stale(facts: Facts, track: Track, world: World, policy: Policy) -> str:

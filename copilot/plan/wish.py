@@ -55,10 +55,23 @@ def active(view: SlurmView) -> frozenset[str]:
         key = (node.base, node.flags)
         known = quiet.get(key)
         if known is None:
-            known = quiet[key] = node.base != "DOWN" and wish(node) is Wish.OFF
+            known = quiet[key] = node.base != "DOWN" and wish(node) is Wish.OFF and not mute_at_rest(node)
         if not known:
             found.append(name)
     return frozenset(found)
+
+
+def mute_at_rest(node: Node) -> bool:
+    """IDLE and powered down, but said not to respond: `resume` and `undrain` of a node that is off leave it so (measured, 22.05 and 24.11).
+
+    It may be used all the same, until slurmctld restarts: then no job gets it any more (ReqNodeNotAvail; aws-parallelcluster #7577).
+    """
+    return (
+        node.base == "IDLE"
+        and {"POWERED_DOWN", "NOT_RESPONDING"} <= node.flags
+        and not node.flags
+        & {"DRAIN", "FAIL", "COMPLETING", "POWERING_UP", "POWERING_DOWN", "POWER_UP", "MAINTENANCE", "RESERVED"}
+    )
 
 
 def may_free(node: Node) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.worlds import BUSY, POWERING_UP, Small, node
+from tests.unit.worlds import BUSY, OFF, POWERING_DOWN, POWERING_UP, Small, node
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,42 @@ def test_a_pod_that_was_replaced_because_it_could_not_register_took_no_job_with_
     small.pod("a-0", uid="u3")
     small.look()
     assert [one.state for one in small.look().updates] == ["down"], "but what replaces that one did"
+
+
+def test_a_node_that_is_off_and_said_not_to_respond_is_powered_down_once_more_and_freed() -> None:
+    """After a restart of slurmctld no job would get it."""
+    small = Small()
+    small.slurm("a-0", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN")
+    made = small.look()
+    assert [(one.state, one.nodes) for one in made.updates] == [("power_down", ("a-0",))]
+    small.tell(made)
+    small.slurm("a-0", POWERING_DOWN)
+    small.look()
+    made = small.look(small.policy.settle + 1)
+    assert [(one.state, one.nodes) for one in made.updates] == [("resume", ("a-0",))]
+    small.tell(made)
+    small.slurm("a-0", OFF)
+    assert small.look().updates == ()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        "IDLE+CLOUD+DRAIN+NOT_RESPONDING+POWERED_DOWN",
+        "MIXED+CLOUD+NOT_RESPONDING+POWERED_DOWN",
+        "DOWN+CLOUD+NOT_RESPONDING+POWERED_DOWN",
+        "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN+POWERING_UP",
+        "IDLE+CLOUD+POWERED_DOWN",
+    ],
+)
+def test_but_not_one_that_somebody_holds_back_or_wants(state: str) -> None:
+    small = Small()
+    small.slurm("a-0", state)
+    assert small.look().updates == ()
+
+
+def test_nor_one_whose_pod_is_there_still() -> None:
+    small = Small()
+    small.slurm("a-0", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN")
+    small.pod("a-0")
+    assert small.look().updates == ()
