@@ -76,3 +76,21 @@ async def test_a_busy_node_stays_busy_over_a_kill(lab: PowerLab) -> None:
     assert (await lab.look("cpu-2")).busy
     assert (await lab.job(job))["JobState"] == "RUNNING"
     await lab.run("scancel", str(job))
+
+
+async def test_an_undrained_node_that_is_off_is_lost_by_a_restart_until_it_is_powered_down_once_more(lab: PowerLab) -> None:
+    """`undrain` (and `resume` after ResumeTimeout) leave NOT_RESPONDING on a node that is off. It does no harm before slurmctld starts anew."""
+    await lab.scontrol("update", "nodename=cpu-7", "state=drain", "reason=test")
+    await lab.scontrol("update", "nodename=cpu-7", "state=undrain")
+    await lab.wait_node("cpu-7", "IDLE", "POWERED_DOWN", "NOT_RESPONDING", without=["DRAIN"])
+    await lab.stop_slurmctld()
+    await lab.start_slurmctld()
+    job = await lab.sbatch("--nodelist=cpu-7")
+    await lab.wait_for(
+        "the job to be refused the node", lambda: lab.job(job), lambda seen: "ReqNodeNotAvail" in seen.get("Reason", "")
+    )
+    await lab.slurm.update("power_down", ["cpu-7"])
+    await lab.wait_node("cpu-7", "POWERING_DOWN", without=["NOT_RESPONDING"])
+    await lab.slurm.update("resume", ["cpu-7"])
+    await lab.wait_node("cpu-7", "POWERING_UP", seconds=60)
+    await lab.run("scancel", str(job))
