@@ -7,18 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from copilot.check import both, hooks, kubernetes, slurm_conf
+from copilot.check import both, hooks, kubernetes, partitions, slurm_conf
 from copilot.check.finding import Finding, Level, error, ok
 from copilot.config import Settings
 from copilot.kube import Kube, NotConfigured
-from copilot.slurm import NodeConfig, Slurm, SlurmUnavailable, seconds
+from copilot.slurm import NodeConfig, PartitionConfig, Slurm, SlurmUnavailable, seconds
 
 _GRACES = ("registration_timeout", "unschedulable_grace", "image_pull_grace", "quota_grace", "crash_loop_grace")
 
 
 async def run(settings: Settings) -> list[Finding]:
     """Everything, in the order in which an operator would mend it: Slurm, hooks, Kubernetes, both together."""
-    conf, nodes, found = await _ask_slurm(settings)
+    conf, nodes, parts, found = await _ask_slurm(settings)
     seen = await _ask_kube(settings)
     pods = both.templates(seen.objects)
     if conf:
@@ -26,8 +26,9 @@ async def run(settings: Settings) -> list[Finding]:
             grace=max((pod.grace for pod in pods), default=30.0),
             failures=max(getattr(settings, name) for name in _GRACES),
             pull=seen.pull,
+            saving=partitions.saving(parts),
         )
-        found += [*slurm_conf.judge(conf, needs), *hooks.judge(conf, settings)]
+        found += [*slurm_conf.judge(conf, needs), *partitions.judge(parts, nodes, needs), *hooks.judge(conf, settings)]
     found += seen.findings
     if conf and seen.objects:
         groups = sorted({group.name for target in seen.targets for group in target.groups})
@@ -37,15 +38,19 @@ async def run(settings: Settings) -> list[Finding]:
     return found
 
 
-async def _ask_slurm(settings: Settings) -> tuple[dict[str, str], list[NodeConfig], list[Finding]]:
+_Told = tuple[dict[str, str], list[NodeConfig], list[PartitionConfig], list[Finding]]
+
+
+async def _ask_slurm(settings: Settings) -> _Told:
     slurm = Slurm(settings.scontrol, settings.slurm_conf, timeout=settings.scontrol_timeout)
     try:
         conf = await slurm.config()
-        return conf, await slurm.configured(), [ok("slurmctld", "answers")]
+        return conf, await slurm.configured(), await slurm.partitions(), [ok("slurmctld", "answers")]
     except SlurmUnavailable as problem:
         why = "nothing is known of the nodes"
         return (
             {},
+            [],
             [],
             [error("slurmctld", str(problem), why, "start slurmctld; set SLURM_CONF where slurm.conf is not in its usual place")],
         )

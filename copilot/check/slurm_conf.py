@@ -20,11 +20,17 @@ _NO_LIMIT: Final = 65534.0
 @dataclass(frozen=True, slots=True)
 class Needs:
     """What the rest of the installation asks of slurm.conf, in seconds: the pods' grace to end, the graces of failures, the longest image
-    pull that the Events tell of (0 where unknown)."""
+    pull that the Events tell of (0 where unknown). `saving` are the partitions with a finite SuspendTime of their own."""
 
     grace: float = 0.0
     failures: float = 0.0
     pull: float = 0.0
+    saving: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> float:
+        """What a ResumeTimeout has to be above, in seconds."""
+        return max(self.failures, self.pull * 1.5)
 
 
 def judge(conf: Conf, needs: Needs) -> list[Finding]:
@@ -61,10 +67,13 @@ def slurm_version(conf: Conf, _: Needs) -> Finding:
     return warning("slurm_version", seen, f"the copilot is tested with {tested}", "none needed; tell us how it went")
 
 
-def suspend_time(conf: Conf, _: Needs) -> Finding:
+def suspend_time(conf: Conf, needs: Needs) -> Finding:
     value = conf.get("SuspendTime", "")
     if seconds(value) is not None:
         return ok("suspend_time", f"SuspendTime={value}")
+    if needs.saving:
+        seen = f"SuspendTime={value or 'unset'}, of their own have one: {', '.join(needs.saving)}"
+        return warning("suspend_time", seen, "nodes of other partitions are never powered down", "SuspendTime=300")
     return error(
         "suspend_time",
         f"SuspendTime={value or 'unset'}",
@@ -108,7 +117,7 @@ def suspend_timeout(conf: Conf, needs: Needs) -> Finding:
 
 def resume_timeout(conf: Conf, needs: Needs) -> Finding:
     value = seconds(conf.get("ResumeTimeout", ""))
-    least = max(needs.failures, needs.pull * 1.5)
+    least = needs.start
     seen = f"ResumeTimeout={conf.get('ResumeTimeout', 'unset')}, longest grace {needs.failures:g} s, longest image pull seen {needs.pull:g} s"
     if value is not None and value > least:
         return ok("resume_timeout", seen)

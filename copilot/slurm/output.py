@@ -43,6 +43,33 @@ def node_config(line: str) -> NodeConfig | None:
     return NodeConfig(_word(line, 9), _number(head, " CPUTot="), _number(head, " RealMemory="), gpus, "CLOUD" in flags)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionConfig:
+    """A partition's own times of power saving, as words ("600", "INFINITE"); "" where slurm.conf's apply. `nodes` is a hostlist."""
+
+    name: str
+    nodes: str
+    suspend_time: str
+    suspend_timeout: str
+    resume_timeout: str
+
+
+def partition_config(line: str) -> PartitionConfig | None:
+    """From a line of `scontrol -o show partition`; None for one that is not a partition's. 22.05 shows the times only where they are set."""
+    if not line.startswith("PartitionName="):
+        return None
+    times = {key: _value(line, f" {key}=") for key in ("SuspendTime", "SuspendTimeout", "ResumeTimeout")}
+    own = {key: "" if value == "GLOBAL" else value for key, value in times.items()}
+    nodes = _value(line, " Nodes=")
+    return PartitionConfig(
+        name=_word(line, 14),
+        nodes="" if nodes == "(null)" else nodes,
+        suspend_time=own["SuspendTime"],
+        suspend_timeout=own["SuspendTimeout"],
+        resume_timeout=own["ResumeTimeout"],
+    )
+
+
 def _number(line: str, key: str) -> int:
     value = _value(line, key)
     return int(value) if value.isdigit() else 0

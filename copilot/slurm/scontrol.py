@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from copilot.hostlist import fold
 from copilot.model import Node, SlurmView
-from copilot.slurm.output import NodeConfig, NodeLines, node_config
+from copilot.slurm.output import NodeConfig, NodeLines, PartitionConfig, node_config, partition_config
 
 MAX_ARGUMENT = 100_000  # bytes; the kernel's bound for one argument is 128 KiB
 MAX_UPDATES = 64  # scontrol calls for one update of a list in which names are refused
@@ -167,6 +167,12 @@ class Slurm:
 
         await self._ask("show_nodes", "-o", "show", "nodes", line=line)
         return found
+
+    async def partitions(self) -> list[PartitionConfig]:
+        """What slurm.conf says of every partition."""
+        lines: list[str] = []
+        await self._ask("show_partition", "-o", "show", "partition", line=lines.append)
+        return [found for found in map(partition_config, lines) if found]
 
     async def _ask(self, command: str, *argv: str, line: Callable[[str], None]) -> None:
         code, err = await self._run(command, *argv, line=line)
