@@ -142,6 +142,13 @@ def _of_pod(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | Non
             return None
         words = "its old pod is Terminating past its grace: is its host gone? delete the pod by force once the host is known to be off"
         return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace, pod.ends_at + _OVERDUE)
+    if not pod.trouble and not ended(pod):
+        return None if pod.running else _without_a_word(facts, pod, world, policy)
+    return _of_trouble(facts, pod, world, policy)
+
+
+def _of_trouble(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
+    """By Kubernetes' own word for it."""
     words = pod.message or pod.trouble
     if pod.trouble == "NodeLost":
         return Cause(FailureReason.POD_LOST, words, policy.pod_lost_grace)
@@ -153,11 +160,19 @@ def _of_pod(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | Non
         return Cause(FailureReason.IMAGE_PULL, f"{pod.trouble}: {words}", policy.image_pull_grace)
     if pod.trouble in _CONFIG:
         return Cause(FailureReason.CONTAINER_CONFIG, f"{pod.trouble}: {words}", policy.container_config_grace)
-    if pod.trouble and not pod.running and pod.scheduled and pod.trouble not in _EVICTED:
-        return Cause(FailureReason.CRASH_LOOP, f"{pod.trouble}: {words}", policy.crash_loop_grace)
-    if pod.scheduled and not pod.running:
+    if pod.running or not pod.scheduled or pod.trouble in _EVICTED:
+        return None
+    return Cause(FailureReason.CRASH_LOOP, f"{pod.trouble}: {words}", policy.crash_loop_grace)
+
+
+def _without_a_word(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
+    """A pod whose status says nothing: its volumes are being prepared, or nobody has looked at it."""
+    if pod.scheduled:
         return _preparing(facts, pod, world, policy)
-    return None
+    if world.now - pod.first_seen < _MAKING:
+        return None
+    words = "no scheduler has a word about its pod: does kube-scheduler run, and is the pod's schedulerName right?"
+    return _unschedulable(facts, words, world, policy)
 
 
 def _unschedulable(facts: Facts, words: str, world: World, policy: Policy) -> Cause:

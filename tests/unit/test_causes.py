@@ -72,6 +72,7 @@ CASES: Final[dict[str, tuple[Show, FailureReason, float, str]]] = {
         10,
         "max node group size reached",
     ),
+    "nobody schedules": (both(pod("", scheduled=False), nothing), R.UNSCHEDULABLE, 60, "does kube-scheduler run"),
     "quota": (event("StatefulSet/a", "FailedCreate", QUOTA), R.QUOTA, 30, "exceeded quota: pods"),
     "webhook": (event("StatefulSet/a", "FailedCreate", WEBHOOK), R.REJECTED, 10, "denied the request"),
     "controller": (event("StatefulSet/a", "FailedCreate", "etcdserver: request timed out"), R.API_ERROR, 60, "timed out"),
