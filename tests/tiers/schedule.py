@@ -127,7 +127,10 @@ class Schedule:
         return judge(tier.name, ended, tier.limit, report)
 
     async def _run_modules(self, tier: Tier, log: Path) -> Outcome:
-        """Each module of the folder in namespaces of its own. The log has their logs, in the order in which they ended."""
+        """Each module of the folder in namespaces of its own, the largest first, so that none goes on alone for long.
+
+        The log has their logs, in the order in which they ended.
+        """
         begin, gate = time.monotonic(), asyncio.Semaphore(tier.modules_at_once)
         log.write_bytes(b"")
 
@@ -143,7 +146,8 @@ class Schedule:
             return Outcome(tier.name) if ended.code == NOTHING_CHOSEN else judge(tier.name, ended, tier.limit, report)
 
         async with asyncio.TaskGroup() as group:
-            runs = {each.stem: group.create_task(one(each)) for each in sorted((TREE / tier.target).glob("test_*.py"))}
+            modules = sorted((TREE / tier.target).glob("test_*.py"), key=lambda each: each.stat().st_size, reverse=True)
+            runs = {each.stem: group.create_task(one(each)) for each in modules}
         return merged(tier.name, {name: each.result() for name, each in runs.items()}, time.monotonic() - begin)
 
     def _command(self, tier: Tier, target: str, report: Path | None) -> list[str]:
