@@ -48,9 +48,9 @@ def path_of(kind: Kind, namespace: str, group: str) -> str:
 
 
 def entry_of(obj: Object, group: str) -> Object:
-    """A SlurmCluster's entry of one group."""
+    """A SlurmCluster's entry of one group; {} while it has none."""
     word = group.partition("-worker-")[2]
-    found: Object = next(one for one in obj["spec"]["workerGroupSpecs"] if one["groupName"] == word)
+    found: Object = next((one for one in obj["spec"]["workerGroupSpecs"] if one["groupName"] == word), {})
     return found
 
 
