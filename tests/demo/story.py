@@ -20,7 +20,7 @@ from tests.lab.slurm import Workers
 NODES = ("cpu-0", "cpu-1", "cpu-2")
 HOSTLIST = "cpu-[0-2]"
 FLOOR_NODE = "floor-0"
-SECONDS = 60  # longest wait for any one step; each takes a few
+SECONDS = 150  # longest wait for any one step; each takes a few
 
 
 class DemoError(Exception):
