@@ -75,10 +75,11 @@ async def test_the_breaker_of_a_group_that_fails(lab: Cluster) -> None:
     jobs = [await lab.sbatch(f"--nodelist=cpu-{index}") for index in range(10, 15)]
     for job in jobs:
         lab.audit.may_end(job, "COMPLETED")
-    [opened] = await lab.copilot.until_logged("breaker_open", group="cpu")
+    opened, *_ = await lab.copilot.until_logged("breaker_open", group="cpu")
     assert (opened["failures"], opened["pause"], opened["reason"]) == (5, 4.0, "image_pull")
     # The jobs come back: one of their nodes tries, the others wait without a pod.
     await lab.copilot.until("a node to wait", lambda: lab.copilot.log("node_waits_for_breaker"))
+    await lab.copilot.until("status to say so", lambda: _one_says(lab, "waits for the breaker of cpu, open after image_pull"))
     await lab.copilot.until("a probe", lambda: lab.copilot.log("breaker_half_open"))
     await lab.copilot.until_logged("breaker_open", times=2, group="cpu")
     assert await lab.copilot.metric("slurm_copilot_breaker_open", group="cpu") == 1
@@ -136,6 +137,10 @@ async def test_a_group_that_is_held(lab: Cluster) -> None:
 
 async def _held(lab: Cluster) -> bool:
     return await lab.copilot.metric("slurm_copilot_held", group="cpu") == 1
+
+
+async def _one_says(lab: Cluster, words: str) -> bool:
+    return any(words in node["reason"] for node in (await lab.copilot.status())[1].get("nodes", []))
 
 
 async def _says(lab: Cluster, node: str, words: str) -> bool:
