@@ -98,6 +98,7 @@ TIERS: Final[tuple[Tier, ...]] = (
         "whole",
         "tests/cluster",
         ("isolated", "node", "images", "kruise"),
+        wants=("browser",),
         env={"COPILOT_WHOLE": "1"},
         heavy=True,
         limit=1800.0,
