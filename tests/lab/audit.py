@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +20,7 @@ from tests.lab.slurm import SlurmLab
 
 States = dict[str, frozenset[str]]
 _POWER = frozenset({"POWERED_DOWN", "POWERING_DOWN"})
+_LATELY = 10.0  # seconds
 _BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 
 
@@ -70,10 +74,12 @@ class Audit:
         self._hinted: set[str] = set()
         self._asked: dict[str, tuple[int, set[int]]] = {}
         self._before: States = {}
+        self._lately: deque[tuple[float, States]] = deque(maxlen=30)
 
     async def __aenter__(self) -> Self:
         await self._admin.__aenter__()
         self._tasks = [asyncio.create_task(self._watch(group, kind)) for group, kind in self._groups.items()]
+        self._tasks.append(asyncio.create_task(self._look_on()))
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -120,6 +126,14 @@ class Audit:
         done = await self._slurm.run("squeue", "-h", "-o", "%i", "-t", "RUNNING", "-w", name)
         return done.out.split() if done.rc == 0 else None
 
+    async def _look_on(self) -> None:
+        """Slurm's table every second, from when there is one: what Slurm wanted a moment ago is not seen any more when a patch is."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                if self._slurm.conf_path.exists() and (states := await node_states(self._slurm)):
+                    self._lately.append((time.monotonic(), states))
+            await asyncio.sleep(1)
+
     async def _watch(self, group: str, kind: Kind) -> None:
         """Looks at the target at each change. Written for a server that goes away."""
         path = workloads.path_of(kind, self._namespace, group)
@@ -149,13 +163,17 @@ class Audit:
             await self._judge_growth(group, kind, before[1], asks)
 
     async def _judge_growth(self, group: str, kind: Kind, before: set[int], asks: set[int]) -> None:
-        """Whatever is newly asked for must be wanted by Slurm now, or have been at the last change, or lie between such nodes."""
+        """Whatever is newly asked for must be wanted by Slurm now, or have been lately, or at the last change, or lie between such nodes.
+
+        Lately: who patches goes by a view that is seconds old, and so may we be.
+        """
         states = await node_states(self._slurm)
         earlier, self._before = self._before, states or self._before
         if not states:
             self.unchecked += 1
             return
         wanted = wanted_by(states, group) | wanted_by(earlier, group) | indexes_of(self._hinted, group)
+        wanted = wanted.union(*(wanted_by(seen, group) for taken, seen in self._lately if time.monotonic() - taken < _LATELY))
         fair = before | workloads.window(kind, wanted | before)
         too_much = set(range(len(wanted), len(asks))) if kind is Kind.SLURM_CLUSTER else asks - fair
         if too_much:
