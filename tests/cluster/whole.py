@@ -57,13 +57,14 @@ class Whole:
 
     def state(self, job: int) -> str:
         """Slurm's word for the job's state, such as RUNNING."""
-        return self._field(job, "JobState")
+        return self.field(job, "JobState")
 
     def nodes(self, job: int) -> str:
         """The job's nodes in Slurm's short form."""
-        return self._field(job, "NodeList")
+        return self.field(job, "NodeList")
 
-    def _field(self, job: int, name: str) -> str:
+    def field(self, job: int, name: str) -> str:
+        """A field of `scontrol show job`, empty when the job is gone."""
         found = re.search(rf"\b{name}=(\S+)", self.head(f"scontrol show job {job}"))
         return found[1] if found else ""
 

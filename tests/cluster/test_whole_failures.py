@@ -1,0 +1,121 @@
+"""What a real scheduler, kubelet and quota say of pods that cannot start, and of one that is evicted under its job: told to Slurm in seconds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.pods import until
+from tests.cluster.whole import Whole
+from tests.lab.node import kubectl
+from tests.lab.whole.overlay import NAMESPACE
+
+GRACES: Final = ("UNSCHEDULABLE", "QUOTA", "IMAGE_PULL", "CONTAINER_CONFIG", "CRASH_LOOP")
+NODE: Final = "cpu-5"
+# A job that ends by preStop's SIGTERM is over for Slurm; this one stays until its pod is killed.
+STAYS: Final = "trap : TERM; while :; do sleep 1; done"
+_SECRET: Final = {"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "x"}}}
+TEMPLATES: Final[dict[str, dict[str, Any]]] = {
+    "image_pull": {"image": "slurm:no-such-tag"},
+    "container_config": {"env": [_SECRET]},
+    "crash_loop": {"command": ["false"]},
+    "unschedulable": {"resources": {"requests": {"cpu": "500"}, "limits": {"cpu": "500"}}},
+}
+WORDS: Final = {
+    "image_pull": "no-such-tag",
+    "container_config": "no-such-secret",
+    "crash_loop": "exit code 1",
+    "unschedulable": "Insufficient cpu",
+    "quota": "exceeded quota",
+}
+
+
+@pytest.fixture(scope="module")
+def hasty(whole: Whole) -> Iterator[Whole]:
+    """The copilot with graces of five seconds; no worker runs."""
+
+    def settings(*words: str) -> None:
+        whole.kubectl("set", "env", "statefulset/head", "-c", "copilot", *words)
+        whole.kubectl("rollout", "status", "statefulset/head", "--timeout=180s")
+
+    settings(*(f"COPILOT_{name}_GRACE=5" for name in GRACES), "COPILOT_BREAKER_FAILURES=100")
+    try:
+        yield whole
+    finally:
+        settings(*(f"COPILOT_{name}_GRACE-" for name in GRACES), "COPILOT_BREAKER_FAILURES-")
+
+
+def failures(whole: Whole) -> list[dict[str, Any]]:
+    """What the copilot has logged of nodes that failed."""
+    lines = whole.kubectl("logs", "head-0", "-c", "copilot").splitlines()
+    return [parsed for line in lines if '"node_failed"' in line and NODE in (parsed := json.loads(line))["nodes"]]
+
+
+def idle(whole: Whole) -> None:
+    """The node is off and usable, and has no pod."""
+    until(lambda: whole.node_states()[NODE] == "idle~" and NODE not in whole.workers(), f"{NODE} to be idle~", 150)
+
+
+def fails(whole: Whole, reason: str) -> None:
+    """A job asks for the node; it fails for the reason, its job is requeued, and it is idle again."""
+    before = len(failures(whole))
+    job = whole.submit(f"-w {NODE}", "true")
+    try:
+        until(lambda: len(failures(whole)) > before, f"{NODE} to fail: {reason}", 90)
+        line = failures(whole)[-1]
+        assert (line["reason"], WORDS[reason] in line["message"]) == (reason, True), line
+        until(lambda: whole.field(job, "Restarts") == "1", f"job {job} to be requeued")
+    finally:
+        whole.head(f"scancel {job}")
+    idle(whole)
+    told = whole.kubectl(
+        "get", "events", "--field-selector=reason=NodeFailed,involvedObject.name=cpu", "-o", "jsonpath={.items[*].message}"
+    )
+    assert f"{reason}: " in told
+
+
+@pytest.mark.parametrize("reason", TEMPLATES)
+def test_a_template_that_cannot_start(hasty: Whole, reason: str) -> None:
+    idle(hasty)
+    before = json.loads(hasty.kubectl("get", "statefulset", "cpu", "-o", "json"))["spec"]["template"]["spec"]["containers"][0]
+    changed = {**before, **TEMPLATES[reason]}
+    if "env" in TEMPLATES[reason]:
+        changed["env"] = [*before["env"], *TEMPLATES[reason]["env"]]
+    where = "/spec/template/spec/containers/0"
+    broken = [{"op": "replace", "path": where, "value": changed}]
+    hasty.kubectl("patch", "statefulset", "cpu", "--type=json", "-p", json.dumps(broken))
+    try:
+        fails(hasty, reason)
+    finally:
+        restored = [{"op": "replace", "path": where, "value": before}]
+        hasty.kubectl("patch", "statefulset", "cpu", "--type=json", "-p", json.dumps(restored))
+
+
+def test_a_quota_that_is_full(hasty: Whole) -> None:
+    idle(hasty)
+    hasty.kubectl("create", "quota", "full", f"--hard=pods={len(hasty.pods())}")
+    try:
+        fails(hasty, "quota")
+    finally:
+        hasty.kubectl("delete", "quota", "full")
+
+
+def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
+    """Slurm is told when the pod has gone (30 s of grace), and not after SlurmdTimeout; the job is requeued."""
+    idle(hasty)
+    job = hasty.submit(f"-w {NODE}", STAYS)
+    hasty.until_state(job, "RUNNING", 90)
+    before = len(failures(hasty))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": NODE, "namespace": NAMESPACE}}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{NODE}/eviction"
+    kubectl(hasty.node, "create", "--raw", path, "-f", "-", text=json.dumps(eviction))
+    try:
+        until(lambda: len(failures(hasty)) > before, f"{NODE} to be lost", 90)
+        assert failures(hasty)[-1]["reason"] in ("pod_lost", "evicted")
+        until(lambda: hasty.field(job, "Restarts") == "1", f"job {job} to be requeued")
+    finally:
+        hasty.head(f"scancel {job}")
+    idle(hasty)
