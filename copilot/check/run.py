@@ -24,7 +24,7 @@ async def run(settings: Settings) -> list[Finding]:
     if conf:
         needs = slurm_conf.Needs(
             grace=max((pod.grace for pod in pods), default=30.0),
-            failures=max(getattr(settings, name) for name in _GRACES),
+            failures=longest_grace(settings),
             pull=seen.pull,
             saving=partitions.saving(parts),
         )
@@ -36,6 +36,11 @@ async def run(settings: Settings) -> list[Finding]:
     if conf and seen.wall is not None:
         found.append(both.skew(seconds(conf.get("as_of", "")), seen.wall))
     return found
+
+
+def longest_grace(settings: Settings) -> float:
+    """Seconds until the copilot knows, and says, why a node does not come."""
+    return float(max(getattr(settings, name) for name in _GRACES))
 
 
 _Told = tuple[dict[str, str], list[NodeConfig], list[PartitionConfig], list[Finding]]

@@ -160,9 +160,12 @@ def private_data(conf: Conf, _: Needs) -> Finding:
     if version <= (22, 5) and not has:
         why = "powered-down nodes are invisible, also to the copilot, which then takes them for unknown"
         return error("private_data", seen, why, _joined(conf, "PrivateData", "cloud"))
-    if version >= (25, 11) and has:
-        why = "slurmctld's own metrics are off while PrivateData is set, and it is not needed any more"
-        return warning("private_data", seen, why, "remove PrivateData=cloud")
+    if version >= (25, 11) and value_of(conf, "PrivateData"):
+        # `cloud` is not known any more, and not shown even where slurm.conf has it
+        why = "slurmctld's own metrics are off while PrivateData is set"
+        return warning(
+            "private_data", seen, why, f"remove PrivateData={value_of(conf, 'PrivateData')}, or do without those metrics"
+        )
     return ok("private_data", seen)
 
 

@@ -37,7 +37,7 @@ OF_RELEASE: dict[str, tuple[dict[str, str | None], set[str]]] = {
         {"private_data", "addresses"},
     ),
     "24.11": ({"ReconfigFlags": None}, {"keep_power_save"}),
-    "26.05": ({"ReconfigFlags": None, "PrivateData": "cloud"}, {"keep_power_save", "private_data"}),
+    "26.05": ({"ReconfigFlags": None, "PrivateData": "jobs"}, {"keep_power_save", "private_data"}),
 }
 OWN = "PartitionName=own Nodes=cpu-[0-1]"
 
@@ -98,7 +98,7 @@ def lines_of(cure: str) -> dict[str, str | None]:
     """Options by the lines that are printed; one that is to be removed is None."""
     options: dict[str, str | None] = {}
     for line in cure.splitlines():
-        gone = re.fullmatch(r"remove (\w+)=\w+", line)
+        gone = re.fullmatch(r"remove (\w+)=\w+(, or .*)?", line)
         key, _, value = line.partition("=")
         options |= {gone[1]: None} if gone else {key: value}
     return options
