@@ -133,7 +133,7 @@ class Writer:
         existing = self._orders.fulfilled(self.object, self._wanted, self._existing)
         operations = targets.patch(self.ref.kind, self.object, self._wanted, existing, self._ordinals())
         if not operations:
-            self._said, self.refused = self._wanted, None
+            self._said, self.problem, self.refused = self._wanted, "", None
         return operations
 
     async def _patch(self, operations: list[dict[str, Any]], failures: int) -> float:

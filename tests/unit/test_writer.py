@@ -175,6 +175,18 @@ async def test_a_conflict_that_is_none_is_a_refusal_told_with_its_words(bench: B
     assert len(bench.server.attempts) <= 8
 
 
+async def test_a_trouble_is_over_when_nothing_is_left_to_say(bench: Bench) -> None:
+    """The target came to say it without us, or nobody wants it any more: `status` must not tell of it for ever."""
+    bench.server.fault = lambda: Conflict("policy says no")
+    bench.want(1)
+    await asyncio.sleep(10)
+    assert bench.writer.problem
+    bench.want()
+    await asyncio.sleep(60)
+    assert bench.writer.problem == ""
+    assert not bench.server.patches
+
+
 async def test_a_refusal_is_tried_again_slowly_because_a_role_can_be_mended(bench: Bench) -> None:
     bench.server.fault = lambda: Refused("may not patch", 403)
     bench.want(0)
