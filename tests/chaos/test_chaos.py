@@ -20,6 +20,8 @@ KUBERNETES: Literal["embedded", "real"] = "real" if os.environ.get("COPILOT_KUBE
 LENGTH = 60
 
 
+# In the worst case everything is waited for as long as may be, and then told.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [6, 2], ids=["gentle", "wild"])
 async def test_chaos(seed: int) -> None:
     plan = operations(seed, LENGTH, classes(seed, real=KUBERNETES == "real"))
