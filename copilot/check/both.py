@@ -21,7 +21,7 @@ _UNITS: Final = {
     **{unit: 1000.0**power for power, unit in enumerate(("k", "M", "G", "T", "P"), 1)},
     **{unit: 1024.0**power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), 1)},
 }
-# Whole seconds on both sides, and the time between the two questions.
+_WHOLE: Final = 1.0  # both sides tell whole seconds
 _SKEW: Final = 5.0
 _LONG_SKEW: Final = 120.0  # munge refuses credentials that are 5 minutes off; certificates and tokens suffer before
 
@@ -147,13 +147,26 @@ def _template(pod: Template, nodes: Sequence[NodeConfig]) -> list[Finding]:
     return found
 
 
-def skew(slurm: float | None, kube: float | None) -> Finding:
-    """The difference of the two clocks, where both could be read."""
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What a side told of its time (Unix time, whole seconds), and between which moments here (seconds, monotonic) it told it."""
+
+    told: float
+    asked: float
+    answered: float
+
+
+def skew(slurm: Clock | None, kube: Clock | None) -> Finding:
+    """The difference of the two clocks that is beyond what the questions' own durations explain."""
     cure = "use NTP on all machines"
     if slurm is None or kube is None:
         return warning("clocks", "not compared: one side did not tell its time", "munge and tokens need clocks that agree", cure)
-    off = abs(slurm - kube)
+    # Each clock is ahead of ours by something between these two.
+    (slurm_least, slurm_most), (kube_least, kube_most) = (
+        (clock.told - clock.answered, clock.told + _WHOLE - clock.asked) for clock in (slurm, kube)
+    )
+    off = max(slurm_least - kube_most, kube_least - slurm_most, 0.0)
     if off <= _SKEW:
-        return ok("clocks", f"slurmctld and API server agree to {off:.0f} s")
+        return ok("clocks", f"slurmctld and API server agree to {off + _WHOLE:.0f} s")
     why = "munge refuses credentials, and times in logs mislead"
     return (error if off > _LONG_SKEW else warning)("clocks", f"slurmctld and API server are {off:.0f} s apart", why, cure)

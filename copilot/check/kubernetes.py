@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copilot import targets
+from copilot.check.both import Clock
 from copilot.check.finding import Finding, error, ok, warning
 from copilot.config import Settings
 from copilot.kube import Kube, KubeError, Refused, Selection
@@ -33,7 +35,7 @@ class Seen:
 
     objects: list[tuple[Kind, Object]] = field(default_factory=list)
     pull: float = 0.0
-    wall: float | None = None
+    clock: Clock | None = None
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -46,7 +48,9 @@ async def look(kube: Kube, settings: Settings) -> Seen:
     seen = Seen()
     try:
         version = await kube.version()
-        seen.wall = await kube.clock()
+        asked = time.monotonic()
+        wall = await kube.clock()
+        seen.clock = None if wall is None else Clock(wall, asked, time.monotonic())
     except KubeError as problem:
         cure = "give the pod its ServiceAccount (or --kubeconfig), and see that the API server can be reached"
         seen.findings.append(error("kube_reachable", str(problem), "nothing can be scaled", cure))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 from copilot.check import both, hooks, kubernetes, partitions, slurm_conf
 from copilot.check.finding import Finding, Level, error, ok
@@ -18,7 +19,8 @@ _GRACES = ("registration_timeout", "unschedulable_grace", "image_pull_grace", "q
 
 async def run(settings: Settings) -> list[Finding]:
     """Everything, in the order in which an operator would mend it: Slurm, hooks, Kubernetes, both together."""
-    conf, nodes, parts, found = await _ask_slurm(settings)
+    told = await _ask_slurm(settings)
+    conf, nodes, found = told.conf, told.nodes, told.findings
     seen = await _ask_kube(settings)
     pods = both.templates(seen.objects)
     if conf:
@@ -26,15 +28,15 @@ async def run(settings: Settings) -> list[Finding]:
             grace=max((pod.grace for pod in pods), default=30.0),
             failures=longest_grace(settings),
             pull=seen.pull,
-            saving=partitions.saving(parts),
+            saving=partitions.saving(told.partitions),
         )
-        found += [*slurm_conf.judge(conf, needs), *partitions.judge(parts, nodes, needs), *hooks.judge(conf, settings)]
+        found += [*slurm_conf.judge(conf, needs), *partitions.judge(told.partitions, nodes, needs), *hooks.judge(conf, settings)]
     found += seen.findings
     if conf and seen.objects:
         groups = sorted({group.name for target in seen.targets for group in target.groups})
         found += both.judge(nodes, groups, pods)
-    if conf and seen.wall is not None:
-        found.append(both.skew(seconds(conf.get("as_of", "")), seen.wall))
+    if conf and seen.clock is not None:
+        found.append(both.skew(told.clock, seen.clock))
     return found
 
 
@@ -43,22 +45,29 @@ def longest_grace(settings: Settings) -> float:
     return float(max(getattr(settings, name) for name in _GRACES))
 
 
-_Told = tuple[dict[str, str], list[NodeConfig], list[PartitionConfig], list[Finding]]
+@dataclass(slots=True)
+class _Told:
+    """What slurmctld said; empty where it did not answer."""
+
+    conf: dict[str, str] = field(default_factory=dict)
+    nodes: list[NodeConfig] = field(default_factory=list)
+    partitions: list[PartitionConfig] = field(default_factory=list)
+    clock: both.Clock | None = None
+    findings: list[Finding] = field(default_factory=list)
 
 
 async def _ask_slurm(settings: Settings) -> _Told:
     slurm = Slurm(settings.scontrol, settings.slurm_conf, timeout=settings.scontrol_timeout)
     try:
+        asked = time.monotonic()
         conf = await slurm.config()
-        return conf, await slurm.configured(), await slurm.partitions(), [ok("slurmctld", "answers")]
+        wall = seconds(conf.get("as_of", ""))
+        clock = None if wall is None else both.Clock(wall, asked, time.monotonic())
+        return _Told(conf, await slurm.configured(), await slurm.partitions(), clock, [ok("slurmctld", "answers")])
     except SlurmUnavailable as problem:
         why = "nothing is known of the nodes"
-        return (
-            {},
-            [],
-            [],
-            [error("slurmctld", str(problem), why, "start slurmctld; set SLURM_CONF where slurm.conf is not in its usual place")],
-        )
+        cure = "start slurmctld; set SLURM_CONF where slurm.conf is not in its usual place"
+        return _Told(findings=[error("slurmctld", str(problem), why, cure)])
 
 
 async def _ask_kube(settings: Settings) -> kubernetes.Seen:

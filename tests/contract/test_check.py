@@ -92,7 +92,7 @@ async def test_targets_are_told_by_their_groups_and_what_is_wrong_with_them(api:
         assert (after["targets"].level, after["targets"].seen) == (Level.OK, "groups demo-worker-cpu, gpu")
         assert (after["parallel"].level, after["parallel"].cure) == (Level.WARNING, "podManagementPolicy: Parallel")
         assert after["kube_version"].level is Level.OK
-        assert seen.wall is not None
+        assert seen.clock is not None
 
 
 @on_the_real_server

@@ -88,10 +88,22 @@ def test_quantities(text: object, number: float) -> None:
     assert both.quantity(text) == pytest.approx(number)
 
 
-@pytest.mark.parametrize(("off", "level"), [(1.0, Level.OK), (30.0, Level.WARNING), (600.0, Level.ERROR)])
+@pytest.mark.parametrize(
+    ("off", "level"), [(1.0, Level.OK), (-4.0, Level.OK), (30.0, Level.WARNING), (-30.0, Level.WARNING), (-600.0, Level.ERROR)]
+)
 def test_clocks(off: float, level: Level) -> None:
-    assert both.skew(1000.0, 1000.0 + off).level is level
-    assert both.skew(None, 1.0).level is Level.WARNING
+    slurm = both.Clock(1000.0, asked=5.0, answered=5.2)
+    assert both.skew(slurm, both.Clock(1000.0 + off, asked=5.2, answered=5.3)).level is level
+    assert both.skew(None, slurm).level is Level.WARNING
+
+
+def test_questions_that_took_long_are_no_difference_of_clocks() -> None:
+    slurm = both.Clock(1000.0, asked=5.0, answered=5.2)
+    assert both.skew(slurm, both.Clock(1060.0, asked=65.0, answered=65.1)).level is Level.OK, "a minute passed between them"
+    assert both.skew(slurm, both.Clock(1002.0, asked=5.2, answered=65.0)).level is Level.OK, "the answer took a minute"
+    assert both.skew(slurm, both.Clock(1000.0, asked=65.0, answered=65.1)).level is Level.WARNING, (
+        "a minute passed, and its clock stood"
+    )
 
 
 @pytest.mark.parametrize(
