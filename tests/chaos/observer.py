@@ -33,6 +33,7 @@ class Observer:
         self._tasks: list[asyncio.Task[None]] = []
         self._edited: dict[str, str] = {}
         self._generation: dict[str, int] = {}
+        self._over = False
 
     async def __aenter__(self) -> Self:
         self._tasks = [asyncio.create_task(self._look())]
@@ -40,6 +41,8 @@ class Observer:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # Python 3.11's wait_for loses a cancellation that comes together with the answer: then the loops have to see for themselves.
+        self._over = True
         for task in self._tasks:
             task.cancel()
         for end in await asyncio.gather(*self._tasks, return_exceptions=True):
@@ -48,7 +51,7 @@ class Observer:
 
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        while True:
+        while not self._over:
             begun = loop.time()
             try:
                 states = await node_states(self._cluster.slurm)
@@ -68,7 +71,7 @@ class Observer:
         path = workloads.path_of(kind, NAMESPACE, group)
         collection, _, name = path.rpartition("/")
         admin = self._cluster.admin
-        while True:
+        while not self._over:
             try:
                 self._changed(group, kind, await admin.get(path))
                 params = {"timeoutSeconds": "300", "fieldSelector": f"metadata.name={name}"}
