@@ -48,7 +48,7 @@ def test_without_jobs_all_is_powered_down_by_slurm_s_own_timers(whole: Whole) ->
     # The pod of a node that slurm.conf no longer has is nobody's to power down.
     until(lambda: not whole.workers() & whole.node_states().keys(), "the last worker to go", _ALL_DOWN_WITHIN)
     until(
-        lambda: set(whole.node_states().values()) <= {"idle~", "drain~"},
-        "every node to be powered down and well",
+        lambda: {name: state for name, state in whole.node_states().items() if state != "idle~"} == {},
+        f"every node to be powered down and well ({whole.head('sinfo -R')})",
         _ALL_DOWN_WITHIN,
     )
