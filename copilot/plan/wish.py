@@ -77,11 +77,12 @@ def mute_at_rest(node: Node) -> bool:
 def may_free(node: Node) -> bool:
     """Whether `state=resume` would only cut the rest of SuspendTimeout short, and not undo what an administrator set.
 
-    It lifts drains and wipes the node's reason: both are only ours to undo when the reason is.
+    It lifts drains and wipes the node's reason: both are only ours to undo when the reason is ours, or the one that slurmctld itself writes
+    at ResumeTimeout, which 24.11 leaves when the node is freed.
     """
     return (
         node.base == "IDLE"
-        and (not node.reason or node.reason.startswith(OUR_PREFIX))
+        and (not node.reason or node.reason.startswith((OUR_PREFIX, RESUME_TIMEOUT_REASON)))
         and "POWERING_DOWN" in node.flags
         and not node.flags & {"DRAIN", "FAIL", "COMPLETING", "POWERING_UP", "MAINTENANCE"}
     )

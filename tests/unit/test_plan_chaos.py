@@ -48,14 +48,15 @@ def test_a_pod_that_was_replaced_because_it_could_not_register_took_no_job_with_
     assert [one.state for one in small.look().updates] == ["down"], "but what replaces that one did"
 
 
-def test_a_node_that_is_off_and_said_not_to_respond_is_powered_down_once_more_and_freed() -> None:
-    """After a restart of slurmctld no job would get it."""
+@pytest.mark.parametrize("reason", ["", "ResumeTimeout reached [slurm@1796101835]"])
+def test_a_node_that_is_off_and_said_not_to_respond_is_powered_down_once_more_and_freed(reason: str) -> None:
+    """After a restart of slurmctld no job would get it. 24.11 keeps the reason of a node that it gave up at ResumeTimeout."""
     small = Small()
-    small.slurm("a-0", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN")
+    small.slurm("a-0", "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN", reason)
     made = small.look()
     assert [(one.state, one.nodes) for one in made.updates] == [("power_down", ("a-0",))]
     small.tell(made)
-    small.slurm("a-0", POWERING_DOWN)
+    small.slurm("a-0", POWERING_DOWN, reason)
     small.look()
     made = small.look(small.policy.settle + 1)
     assert [(one.state, one.nodes) for one in made.updates] == [("resume", ("a-0",))]
