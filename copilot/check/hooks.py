@@ -67,17 +67,22 @@ def file(path: Path, who: Who) -> Finding:
             why,
             f"chmod go-w {path} (of a ConfigMap: defaultMode: 0555)",
         )
-    if not _may(mode, who, execute=True):
+    if not _may(mode, who, 0o5):
         why = "SlurmUser cannot run it, so power saving is off"
         return error(name, f"{path} has mode {stat.S_IMODE(mode.st_mode):04o}", why, f"chmod a+rx {path}")
+    for folder in path.parents:
+        if not _may(folder.stat(), who, 0o1):
+            return error(
+                name, f"{folder} is closed to SlurmUser", f"it cannot run {path}, so power saving is off", f"chmod a+x {folder}"
+            )
     return ok(name, f"{path} can be run by SlurmUser, and written by its owner only")
 
 
-def _may(mode: os.stat_result, who: Who, *, execute: bool) -> bool:
+def _may(mode: os.stat_result, who: Who, wanted: int) -> bool:
+    """`wanted` are the bits of one digit of a mode: 4 to read, 1 to run or to pass through."""
     if who.uid == 0:
-        return bool(mode.st_mode & 0o111)
+        return stat.S_ISDIR(mode.st_mode) or bool(mode.st_mode & 0o111)
     shift = 6 if mode.st_uid == who.uid else 3 if mode.st_gid in who.groups else 0
-    wanted = 0o5 if execute else 0o4
     return (mode.st_mode >> shift) & wanted == wanted
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,17 @@ from copilot.slurm.output import node_config
 from tests.unit.documents import TREE, read, table, words
 
 POD = both.Template("cpu", cpus=4, memory=8000, gpus=0, grace=30, boots_anew=True)
+
+SOMEBODY = hooks.Who(12345, 12345, frozenset({12345}))
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Where anybody may go: pytest's own folders are closed to others."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
 
 
 def nodes(*names: str, cpus: int = 4, memory: int = 8000, gpus: int = 0, cloud: bool = True) -> list[NodeConfig]:
@@ -137,12 +150,22 @@ def test_no_target_and_a_group_twice() -> None:
 
 
 @pytest.mark.parametrize(("mode", "level"), [(0o755, Level.OK), (0o775, Level.ERROR), (0o700, Level.ERROR), (0o777, Level.ERROR)])
-def test_a_hook_file(tmp_path: Path, mode: int, level: Level) -> None:
-    hook = tmp_path / "slurm-resume.sh"
+def test_a_hook_file(open_folder: Path, mode: int, level: Level) -> None:
+    hook = open_folder / "slurm-resume.sh"
     hook.write_text("#!/bin/sh\n")
     hook.chmod(mode)
-    assert hooks.file(hook, hooks.Who(12345, 12345, frozenset({12345}))).level is level
-    assert hooks.file(tmp_path / "none", hooks.Who(0, 0, frozenset())).level is Level.WARNING
+    assert hooks.file(hook, SOMEBODY).level is level
+    assert hooks.file(open_folder / "none", hooks.Who(0, 0, frozenset())).level is Level.WARNING
+
+
+def test_a_hook_in_a_closed_folder(open_folder: Path) -> None:
+    hook = open_folder / "slurm-resume.sh"
+    hook.write_text("#!/bin/sh\n")
+    hook.chmod(0o755)
+    open_folder.chmod(0o700)
+    found = hooks.file(hook, SOMEBODY)
+    assert (found.level, found.cure) == (Level.ERROR, f"chmod a+x {open_folder}")
+    assert hooks.file(hook, hooks.Who(0, 0, frozenset())).level is Level.OK
 
 
 def test_what_is_printed_and_what_fails() -> None:
