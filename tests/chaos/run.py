@@ -54,7 +54,7 @@ SETTINGS: Final = {
     "kube_timeout": "2",
     "retry_max": "2",
     "scontrol_timeout": "5",
-    "unschedulable_grace": "4",
+    "unschedulable_grace": "15",
     "image_pull_grace": "3",
     "crash_loop_grace": "3",
     "evicted_grace": "3",
