@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import pytest
@@ -13,7 +15,12 @@ from tests.cluster.whole import Whole
 from tests.lab.node import kubectl
 from tests.lab.whole.overlay import NAMESPACE
 
-GRACES: Final = ("UNSCHEDULABLE", "QUOTA", "IMAGE_PULL", "CONTAINER_CONFIG", "CRASH_LOOP")
+SETTINGS: Final = {
+    "COPILOT_BREAKER_FAILURES": 100,
+    # Workers that can register need a few seconds.
+    "COPILOT_REGISTRATION_TIMEOUT": 25,
+    **{f"COPILOT_{name}_GRACE": 5 for name in ("UNSCHEDULABLE", "QUOTA", "IMAGE_PULL", "CONTAINER_CONFIG", "CRASH_LOOP")},
+}
 NODE: Final = "cpu-5"
 # A job that ends by preStop's SIGTERM is over for Slurm; this one stays until its pod is killed.
 STAYS: Final = "trap : TERM; while :; do sleep 1; done"
@@ -29,7 +36,6 @@ WORDS: Final = {
     "container_config": "no-such-secret",
     "crash_loop": "exit code 1",
     "unschedulable": "Insufficient cpu",
-    "quota": "exceeded quota",
 }
 
 
@@ -41,11 +47,11 @@ def hasty(whole: Whole) -> Iterator[Whole]:
         whole.kubectl("set", "env", "statefulset/head", "-c", "copilot", *words)
         whole.kubectl("rollout", "status", "statefulset/head", "--timeout=180s")
 
-    settings(*(f"COPILOT_{name}_GRACE=5" for name in GRACES), "COPILOT_BREAKER_FAILURES=100")
+    settings(*(f"{name}={value}" for name, value in SETTINGS.items()))
     try:
         yield whole
     finally:
-        settings(*(f"COPILOT_{name}_GRACE-" for name in GRACES), "COPILOT_BREAKER_FAILURES-")
+        settings(*(f"{name}-" for name in SETTINGS))
 
 
 def failures(whole: Whole) -> list[dict[str, Any]]:
@@ -59,14 +65,14 @@ def idle(whole: Whole) -> None:
     until(lambda: whole.node_states()[NODE] == "idle~" and NODE not in whole.workers(), f"{NODE} to be idle~", 150)
 
 
-def fails(whole: Whole, reason: str) -> None:
-    """A job asks for the node; it fails for the reason, its job is requeued, and it is idle again."""
+def fails(whole: Whole, reason: str, words: str) -> None:
+    """A job asks for the node; it fails for the reason and is told in these words, its job is requeued, and it is idle again."""
     before = len(failures(whole))
     job = whole.submit(f"-w {NODE}", "true")
     try:
         until(lambda: len(failures(whole)) > before, f"{NODE} to fail: {reason}", 90)
         line = failures(whole)[-1]
-        assert (line["reason"], WORDS[reason] in line["message"]) == (reason, True), line
+        assert (line["reason"], words in line["message"]) == (reason, True), line
         until(lambda: whole.field(job, "Restarts") == "1", f"job {job} to be requeued")
     finally:
         whole.head(f"scancel {job}")
@@ -77,28 +83,65 @@ def fails(whole: Whole, reason: str) -> None:
     assert f"{reason}: " in told
 
 
+@contextmanager
+def template(whole: Whole, change: Callable[[dict[str, Any]], None]) -> Iterator[None]:
+    """The template of the node's StatefulSet with a change to its pod; afterwards as it was."""
+
+    def put(pod: dict[str, Any]) -> None:
+        patch = [{"op": "replace", "path": "/spec/template/spec", "value": pod}]
+        whole.kubectl("patch", "statefulset", "cpu", "--type=json", "-p", json.dumps(patch))
+
+    before = json.loads(whole.kubectl("get", "statefulset", "cpu", "-o", "json"))["spec"]["template"]["spec"]
+    changed = copy.deepcopy(before)
+    change(changed)
+    put(changed)
+    try:
+        yield
+    finally:
+        put(before)
+
+
 @pytest.mark.parametrize("reason", TEMPLATES)
 def test_a_template_that_cannot_start(hasty: Whole, reason: str) -> None:
     idle(hasty)
-    before = json.loads(hasty.kubectl("get", "statefulset", "cpu", "-o", "json"))["spec"]["template"]["spec"]["containers"][0]
-    changed = {**before, **TEMPLATES[reason]}
-    if "env" in TEMPLATES[reason]:
-        changed["env"] = [*before["env"], *TEMPLATES[reason]["env"]]
-    where = "/spec/template/spec/containers/0"
-    broken = [{"op": "replace", "path": where, "value": changed}]
-    hasty.kubectl("patch", "statefulset", "cpu", "--type=json", "-p", json.dumps(broken))
+
+    def change(pod: dict[str, Any]) -> None:
+        slurmd = pod["containers"][0]
+        slurmd |= {**TEMPLATES[reason], "env": [*slurmd["env"], *TEMPLATES[reason].get("env", [])]}
+
+    with template(hasty, change):
+        fails(hasty, reason, WORDS[reason])
+
+
+def test_a_worker_with_another_munge_key(hasty: Whole) -> None:
+    idle(hasty)
+    hasty.kubectl("create", "secret", "generic", "another-key", f"--from-literal=munge.key={'no key of this cluster. ' * 50}")
+
+    def change(pod: dict[str, Any]) -> None:
+        (volume,) = (one for one in pod["volumes"] if one["name"] == "munge-key")
+        volume["secret"]["secretName"] = "another-key"
+
     try:
-        fails(hasty, reason)
+        with template(hasty, change):
+            fails(hasty, "registration_timeout", "munge key")
     finally:
-        restored = [{"op": "replace", "path": where, "value": before}]
-        hasty.kubectl("patch", "statefulset", "cpu", "--type=json", "-p", json.dumps(restored))
+        hasty.kubectl("delete", "secret", "another-key")
+
+
+def test_a_taint_that_no_worker_tolerates(hasty: Whole) -> None:
+    idle(hasty)
+    hasty.kubectl("taint", "nodes", "--all", "lab=full:NoSchedule")
+    try:
+        fails(hasty, "unschedulable", "untolerated taint")
+    finally:
+        hasty.kubectl("taint", "nodes", "--all", "lab-")
 
 
 def test_a_quota_that_is_full(hasty: Whole) -> None:
     idle(hasty)
     hasty.kubectl("create", "quota", "full", f"--hard=pods={len(hasty.pods())}")
     try:
-        fails(hasty, "quota")
+        fails(hasty, "quota", "exceeded quota")
     finally:
         hasty.kubectl("delete", "quota", "full")
 
