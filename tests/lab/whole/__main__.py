@@ -36,7 +36,12 @@ def up(folder: Path) -> int:
         if code:
             return code
     state = State(folder)
-    if not state.ready.exists():
+    if state.ready.exists():
+        print(
+            f"==> the node in {folder} runs already: it gets what is new of images and manifests; pods that run keep their image",
+            flush=True,
+        )
+    else:
         if why := missing(folder):
             print("\n".join(why), file=sys.stderr)
             return 77
