@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import shutil
 import signal
@@ -86,12 +87,19 @@ class Page:
 @asynccontextmanager
 async def page() -> AsyncIterator[Page]:
     """A browser of its own, with nothing remembered, and its one tab. TimeoutError with its words when it does not start."""
-    with tempfile.TemporaryDirectory(prefix="copilot-browser-", ignore_cleanup_errors=True) as folder:
+    async with _folder() as folder:
         profile, log = Path(folder), Path(folder) / "log"
         argv = [_program(), *_OPTIONS, "--remote-debugging-port=0", f"--user-data-dir={profile}", "about:blank"]
         with log.open("wb") as words:
             process = await asyncio.create_subprocess_exec(
-                "setpriv", "--pdeathsig", "KILL", *argv, env={**os.environ, "HOME": folder}, stdout=words, stderr=words
+                "setpriv",
+                "--pdeathsig",
+                "KILL",
+                *argv,
+                env={**os.environ, "HOME": folder},
+                stdout=words,
+                stderr=words,
+                start_new_session=True,
             )
         try:
             port = await _port(profile, log)
@@ -102,6 +110,22 @@ async def page() -> AsyncIterator[Page]:
                     yield Page(socket)
         finally:
             await end(process, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@asynccontextmanager
+async def _folder() -> AsyncIterator[str]:
+    """Removed at the end. What Chromium has started may still write there for a moment after it has ended."""
+    folder = tempfile.mkdtemp(prefix="copilot-browser-")
+    try:
+        yield folder
+    finally:
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not Path(folder).exists():
+                break
+            await asyncio.sleep(0.1)
 
 
 async def _port(profile: Path, log: Path) -> int:
