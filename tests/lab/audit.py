@@ -74,6 +74,7 @@ class Audit:
         self._hinted: set[str] = set()
         self._asked: dict[str, tuple[int, set[int]]] = {}
         self._before: States = {}
+        self._over = False
         self._lately: deque[tuple[float, States]] = deque(maxlen=30)
 
     async def __aenter__(self) -> Self:
@@ -83,6 +84,7 @@ class Audit:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over = True
         for task in self._tasks:
             task.cancel()
         ends = await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -128,7 +130,8 @@ class Audit:
 
     async def _look_on(self) -> None:
         """Slurm's table every second, from when there is one: what Slurm wanted a moment ago is not seen any more when a patch is."""
-        while True:
+        # asyncio.wait_for of 3.11 loses a cancellation that comes together with the end of what it waits for.
+        while not self._over:
             with contextlib.suppress(TimeoutError):
                 if self._slurm.conf_path.exists() and (states := await node_states(self._slurm)):
                     self._lately.append((time.monotonic(), states))
