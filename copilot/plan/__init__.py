@@ -1,6 +1,7 @@
 """The pure decision: `plan(world, policy)` takes both views and the clock, and says what should be so."""
 
 from copilot.plan.breaker import Breaker
+from copilot.plan.causes import plain
 from copilot.plan.decide import plan
 from copilot.plan.outlook import outlook
 from copilot.plan.policy import Policy
@@ -37,6 +38,7 @@ __all__ = [
     "World",
     "active",
     "outlook",
+    "plain",
     "plan",
     "window_forced",
     "wish",

@@ -70,7 +70,7 @@ def cause_of(facts: Facts, track: Track, world: World, policy: Policy) -> Cause 
         )
         return Cause(FailureReason.INVALID_REGISTRATION, words, 0.0)
     found = _without_pod(facts, track, world, policy) if facts.pod is None else _of_pod(facts, facts.pod, world, policy)
-    return replace(found, words=plain(found.words, facts)) if found else None
+    return replace(found, words=plain(found.words, facts.name, facts.pod.uid if facts.pod else "")) if found else None
 
 
 def remember(track: Track, cause: Cause | None, now: float) -> Track:
@@ -98,12 +98,12 @@ def overdue(cause: Cause | None, track: Track, world: World) -> bool:
     return world.slurm.taken_at - max(track.trouble_since, cause.since) >= cause.grace
 
 
-def plain(words: str, facts: Facts) -> str:
-    """A message without what differs from node to node, so that alike nodes are told in one update and logged in one line."""
+def plain(words: str, name: str, uid: str = "") -> str:
+    """A message without what differs from node to node, so that alike nodes are told in one update, logged in one line and shown in one row."""
     words = words.partition(" is forbidden: ")[2] or words
-    if facts.pod is not None:
-        words = words.replace(facts.pod.uid, "")
-    words = re.sub(rf"\b{re.escape(facts.name)}\b(?!-)", "the pod", words)
+    if uid:
+        words = words.replace(uid, "")
+    words = re.sub(rf"\b{re.escape(name)}\b(?!-)", "the pod", words)
     words = " ".join(words.split())
     return words if len(words) <= _LONGEST else words[: _LONGEST - 3] + "..."
 

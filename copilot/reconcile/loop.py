@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from copilot import logs
@@ -199,7 +199,7 @@ class Loop:
         self._announce(report.tell(made.outcomes, self.metrics))
         if made.pace is Pace.QUIET or self._ticked_at - self._gauged_at >= _GAUGES:
             self._gauged_at = self._ticked_at
-            report.gauges(self._world(), made.desired, self.metrics)
+            report.gauges(replace(world, tracks=made.tracks, breakers=made.breakers), made.desired, self.metrics)
 
     def _announce(self, notices: Iterable[tuple[str, str, str]]) -> None:
         for group, reason, message in notices:

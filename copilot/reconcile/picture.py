@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
 from copilot.model import Kind, Phase, Pod, SlurmView
-from copilot.plan import Breaker, Policy, Track, World, outlook
+from copilot.plan import Breaker, Policy, Track, World, outlook, plain
 from copilot.reconcile.groups import Groups
 from copilot.reconcile.report import stages
 
@@ -102,7 +102,7 @@ def _node(name: str, group: str, track: Track, world: World) -> dict[str, Any]:
         "state": node.state if node else "unknown to Slurm",
         "reason": track.message
         or (node.reason if node else "")
-        or (f"{pod.trouble}: {pod.message}" if pod and pod.trouble else ""),
+        or (plain(f"{pod.trouble}: {pod.message}", name, pod.uid) if pod and pod.trouble else ""),
         "failure": track.failure or "",
         "pod": pod.phase if pod else "",
         "jobs": list(track.jobs),

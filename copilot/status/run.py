@@ -36,7 +36,12 @@ def run(socket: str, nodes: str = "", *, as_json: bool = False, watch: bool = Fa
     def once() -> int:
         return _stories(socket, names, as_json=as_json) if names else _overview(socket, as_json=as_json)
 
-    return _again(once) if watch else once()
+    try:
+        return _again(once) if watch else once()
+    except BrokenPipeError:
+        # `status | head`: whoever read it has seen enough; what is still buffered must not complain at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return WELL
 
 
 def _again(once: Callable[[], int]) -> int:
@@ -63,7 +68,7 @@ def _overview(socket: str, *, as_json: bool) -> int:
     known = _asked(socket, "/v1/nodes")
     if known is None:
         return CANNOT
-    print(json.dumps(known, indent=2) if as_json else "\n".join(overview(known, screen())))
+    print(json.dumps(known, indent=2) if as_json else "\n".join(overview(known, screen())), flush=True)
     return TROUBLE if troubled(known) else WELL
 
 

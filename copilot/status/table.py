@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,12 @@ class Screen:
     def fit(self, text: str) -> str:
         """One line that does not wrap; what is cut off is marked."""
         return text if self.width is None or len(text) <= self.width else text[: max(0, self.width - 1)] + "…"
+
+    def wrapped(self, text: str, colour: str = "") -> list[str]:
+        """The whole of a sentence, in as many lines as it takes."""
+        text = " ".join(text.split())
+        lines = [text] if self.width is None else textwrap.wrap(text, max(20, self.width), subsequent_indent="  ")
+        return [self.paint(line, colour) for line in lines]
 
 
 def table(rows: Sequence[Sequence[Any]], screen: Screen, colours: Sequence[str] = ()) -> list[str]:

@@ -42,6 +42,7 @@ STORY: dict[str, Any] = {
     "events": [{"about": "Pod/cpu-2", "reason": "FailedMount", "message": 'secret "x" not found', "age": 3.0}],
 }
 WIDE = Screen()
+BREAKER = {"failures": 5, "reason": "quota", "message": "m", "probe": "", "next_try": 20.0}
 
 
 def test_ten_thousand_nodes_are_a_few_lines() -> None:
@@ -54,12 +55,30 @@ def test_ten_thousand_nodes_are_a_few_lines() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_no_line_is_wider_than_the_screen(width: int) -> None:
-    lines = overview(known(row("cpu-0", "failed", 3, "x" * 500), problem="y" * 300), Screen(width))
-    in_tables = [line for line in lines if not line.startswith(("problem", "Slurm", "Last"))]
-    assert max(map(len, in_tables)) <= width
-    assert any(line.endswith("…") for line in in_tables)
-    assert max(map(len, story(STORY, Screen(width)))) <= width
+@pytest.mark.parametrize("colours", [False, True])
+def test_no_line_is_wider_than_the_screen(width: int, colours: bool) -> None:
+    screen = Screen(width, colours)
+    picture = known(row("cpu-0", "failed", 3, "x" * 500), problem="y " * 300, problems={"slurm": "z " * 200})
+    lines = [re.sub(r"\x1b\[\d+m", "", line) for line in (*overview(picture, screen), *story(STORY, screen))]
+    assert max(map(len, lines)) <= width
+    assert any(line.endswith("…") for line in lines)
+    text = "".join(lines).replace(" ", "")
+    assert "y" * 300 in text and "z" * 200 in text, "a problem is told in full"
+
+
+def test_on_eighty_columns_what_matters_is_there() -> None:
+    scattered = [row(f"cpu-{index}", "failed", 3, "quota: exceeded", (index,)) for index in range(0, 400, 2)]
+    picture = known(*scattered)
+    picture["groups"][0] |= {"breaker": BREAKER, "held": False}
+    text = "\n".join(overview(picture, Screen(80)))
+    for words in ("SCALING", "paused", "FAILED", "IDLE", "breaker open after 5 failures", "AGE", "(200)"):
+        assert words in text, words
+
+
+def test_a_job_for_each_of_ten_thousand_nodes_is_one_row() -> None:
+    lines = overview(known(*(row(f"cpu-{index}", "up", 3, "", (index,)) for index in range(10000))), WIDE)
+    assert len(lines) < 10
+    assert any("0,1,2,+9997" in line for line in lines)
 
 
 def test_colours_only_where_they_are_wanted() -> None:
@@ -70,14 +89,13 @@ def test_colours_only_where_they_are_wanted() -> None:
 
 
 def test_a_breaker_a_hold_and_what_came_last_are_told() -> None:
-    breaker = {"failures": 5, "reason": "quota", "message": "m", "probe": "", "next_try": 20.0}
     picture = known(
         last_hook={"action": "resume", "nodes": "cpu-[0-3]", "accepted": 4, "request_id": "ab", "age": 2.0},
         last_error={"event": "target_patch_failed", "error": "403", "age": 130.0},
     )
-    picture["groups"] = [picture["groups"][0] | {"breaker": breaker}, picture["groups"][0] | {"name": "gpu", "held": True}]
+    picture["groups"] = [picture["groups"][0] | {"breaker": BREAKER}, picture["groups"][0] | {"name": "gpu", "held": True}]
     text = "\n".join(overview(picture, WIDE))
-    assert "breaker open after 5 failures (quota), next try in 20s" in text
+    assert "breaker open after 5 failures (quota: m), next try in 20s" in text
     assert "held by an operator" in text
     assert "Last hook 2.0s ago: resume cpu-[0-3] (4 accepted, request ab)" in text
     assert "Last error 2m ago: target_patch_failed: 403" in text
@@ -140,3 +158,13 @@ async def test_watch_prints_again_and_ends_well_with_ctrl_c(tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         await process.stdout.read()
         assert await process.wait() == 0
+
+
+async def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path)
+    async with serving(FakeCore(table=known(row("cpu-0", "up", 3))), settings):
+        command = f"{sys.executable} -m copilot.cli status --watch --socket {settings.socket} | head -n 1"
+        process = await asyncio.create_subprocess_shell(command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(60):
+            out, err = await process.communicate()
+    assert (out.decode().split()[0], err.decode()) == ("GROUP", "")
