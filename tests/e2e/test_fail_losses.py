@@ -21,7 +21,13 @@ from tests.lab.kubelet import GOOD, Behaviour
 pytestmark = pytest.mark.any_api
 # slurmctld notices within half a minute that a slurmd is silent; it would give the node up after a minute.
 OPTIONS = {**pace.OPTIONS, "ResumeTimeout": "300", "SlurmdTimeout": "60"}
-GRACES = {"evicted_grace": "2", "pod_lost_grace": "2", "container_config_grace": "2", "unschedulable_grace": "3000"}
+GRACES = {
+    "evicted_grace": "2",
+    "pod_lost_grace": "2",
+    "container_config_grace": "2",
+    "unschedulable_grace": "3000",
+    "scale_up_grace": "5",
+}
 SETTINGS = {**pace.SETTINGS, **GRACES, "registration_timeout": "25", "breaker_failures": "1000"}
 
 
@@ -41,6 +47,7 @@ async def test_nodes_that_die_and_pods_that_never_come_right(lab: Cluster) -> No
         _volume_missing(lab, "cpu-9"),
         _no_machine_will_come(lab, "cpu-11"),
         _comes_too_late(lab, "cpu-13"),
+        _a_machine_is_to_come(lab, "cpu-15"),
     )
 
 
@@ -111,6 +118,18 @@ async def _no_machine_will_come(lab: Cluster, node: str) -> None:
     await _runs_again(
         lab, job, node, R.UNSCHEDULABLE, "(cluster autoscaler: pod didn't trigger scale-up: 1 max node group size reached)"
     )
+
+
+async def _a_machine_is_to_come(lab: Cluster, node: str) -> None:
+    """A cluster autoscaler's promise begins a grace of its own, here a shorter one; when that is over no machine has come."""
+    lab.kubelet.behave(node, Behaviour(schedulable=False))
+    job = await _submitted(lab, node)
+    await lab.copilot.until("the cause to be told", lambda: lines_of(lab, "node_cannot_start", node))
+    await _event(lab, node, "TriggeredScaleUp", "pod triggered scale-up: [{workers 1->2 (max: 4)}]")
+    await failed(lab, node, R.UNSCHEDULABLE)
+    await pod_gone(lab, node)
+    lab.kubelet.behave(node, GOOD)
+    await _runs_again(lab, job, node, R.UNSCHEDULABLE, "nodes are available")
 
 
 async def _comes_too_late(lab: Cluster, node: str) -> None:
