@@ -146,6 +146,11 @@ def test_a_quota_that_is_full(hasty: Whole) -> None:
         hasty.kubectl("delete", "quota", "full")
 
 
+def records(whole: Whole, job: int) -> str:
+    """The states of all starts of a job, as sacct has them."""
+    return whole.ssh(f"sacct -D -X -n -P -j {job} -o state").stdout
+
+
 def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
     """Slurm is told when the pod has gone (30 s of grace), and not after SlurmdTimeout; the job is requeued."""
     idle(hasty)
@@ -159,6 +164,8 @@ def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
         until(lambda: len(failures(hasty)) > before, f"{NODE} to be lost", 90)
         assert failures(hasty)[-1]["reason"] in ("pod_lost", "evicted")
         until(lambda: hasty.field(job, "Restarts") == "1", f"job {job} to be requeued")
+        # the accounts know of both starts
+        until(lambda: "NODE_FAIL" in records(hasty, job), f"job {job} to be NODE_FAIL at its first start: {records(hasty, job)}")
     finally:
         hasty.head(f"scancel {job}")
     idle(hasty)

@@ -98,7 +98,7 @@ TIERS: Final[tuple[Tier, ...]] = (
         "whole",
         "tests/cluster",
         ("isolated", "node", "images", "kruise"),
-        wants=("browser",),
+        wants=("browser", "prometheus"),
         env={"COPILOT_WHOLE": "1"},
         heavy=True,
         limit=1800.0,
