@@ -148,4 +148,5 @@ class Announcer:
                 )
             except KubeError as error:
                 _log.warning("event_not_created", target=str(notice.target.ref), reason=notice.reason, error=str(error))
+                self._said.pop((notice.target.uid, notice.reason, notice.message), None)
                 await asyncio.sleep(1.0)

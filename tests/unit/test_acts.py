@@ -147,3 +147,18 @@ async def test_the_same_event_is_created_once_in_ten_minutes() -> None:
         await asyncio.sleep(pause)
     assert api.events == ["NodeFailed: a-1", "NodeFailed: a-1"]
     running.cancel()
+
+
+async def test_an_event_that_could_not_be_created_may_be_said_again() -> None:
+    api = Api()
+    api.away = True
+    announcer = Announcer(api)
+    running = asyncio.create_task(announcer.run())
+    target = Target(TargetRef(Kind.STATEFUL_SET, "ns", "a"), "u", 1, ())
+    announcer.announce([Notice(target, "NodeFailed", "a-1")])
+    await asyncio.sleep(2)
+    api.away = False
+    announcer.announce([Notice(target, "NodeFailed", "a-1")])
+    await asyncio.sleep(2)
+    assert api.events == ["NodeFailed: a-1"]
+    running.cancel()
