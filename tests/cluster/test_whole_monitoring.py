@@ -1,49 +1,63 @@
-"""A real Prometheus finds the copilot of the running cluster by the annotations that components/monitoring-plain ships, and scrapes it."""
+"""A real Prometheus scrapes the copilot of the running cluster at the place that components/monitoring-plain and components/monitoring name.
+
+Debian's Prometheus is built without discovery by Kubernetes, so what its Helm chart and the operator do with annotations and with a
+PodMonitor is done here: they are read from the pod as it runs.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
 from tests.cluster.whole import Whole
+from tests.lab.endpoint import Object
 from tests.lab.prometheus import Prometheus, missing
-from tests.lab.whole.overlay import NAMESPACE
 
-RULES = Path(__file__).parents[2] / "manifests/components/monitoring/rules.yaml"
-_META = "__meta_kubernetes_pod"
+COMPONENTS = Path(__file__).parents[2] / "manifests/components"
 
 
-def by_annotations(kubeconfig: Path) -> dict[str, Any]:
-    """What Prometheus' Helm chart does with pods: the annotations tell whether, on which port, and under which path."""
-    return {
-        "kubernetes_sd_configs": [{"role": "pod", "kubeconfig_file": str(kubeconfig), "namespaces": {"names": [NAMESPACE]}}],
-        "relabel_configs": [
-            {"source_labels": [f"{_META}_annotation_prometheus_io_scrape"], "regex": "true", "action": "keep"},
-            {"source_labels": [f"{_META}_annotation_prometheus_io_path"], "regex": "(.+)", "target_label": "__metrics_path__"},
-            {
-                "source_labels": [f"{_META}_ip", f"{_META}_annotation_prometheus_io_port"],
-                "separator": ":",
-                "target_label": "__address__",
-            },
-            {"source_labels": [f"{_META}_name"], "target_label": "pod"},
-        ],
-    }
+def annotated(whole: Whole) -> list[str]:
+    """address:port/path of every pod that asks to be scraped by its annotations."""
+    found = []
+    for pod in whole.pods():
+        said = pod["metadata"].get("annotations") or {}
+        if said.get("prometheus.io/scrape") == "true":
+            found.append(f"{pod['status']['podIP']}:{said['prometheus.io/port']}{said['prometheus.io/path']}")
+    return found
 
 
-async def test_the_copilot_is_found_and_scraped(whole: Whole, tmp_path: Path) -> None:
+def monitored(whole: Whole) -> list[str]:
+    """The same by the PodMonitor: its labels choose the pods, its port's name the container's port."""
+    monitor: Object = yaml.safe_load((COMPONENTS / "monitoring/podmonitor.yaml").read_text())["spec"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    [endpoint] = monitor["podMetricsEndpoints"]
+    return [
+        f"{pod['status']['podIP']}:{port['containerPort']}{endpoint['path']}"
+        for pod in whole.pods()
+        if wanted <= pod["metadata"]["labels"].items()
+        for container in pod["spec"]["containers"]
+        for port in container.get("ports", ())
+        if port.get("name") == endpoint["port"]
+    ]
+
+
+async def test_the_copilot_is_scraped_where_both_components_say(whole: Whole, tmp_path: Path) -> None:
     if why := missing():
         pytest.skip(why)
-    prometheus = Prometheus(tmp_path, RULES, discovery=[by_annotations(whole.node.kubeconfig)])
+    [place] = annotated(whole)
+    assert monitored(whole) == [place]
+    address, _, path = place.partition("/")
+    assert path == "metrics"
+    prometheus = Prometheus(tmp_path, COMPONENTS / "monitoring/rules.yaml")
     await prometheus.start()
     try:
-        await prometheus.until('up{pod="head-0"} == 1', 90)
+        prometheus.scrape(address)
+        await prometheus.until("up == 1", 90)
         await prometheus.until("slurm_copilot_build_info")
         replicas = await prometheus.query('slurm_copilot_replicas{kind="wanted"}')
-        groups = {sample["metric"]["group"] for sample in replicas}
-        assert {"cpu", "sparse"} <= groups
-        # nothing else is annotated, and one pod is one target however many ports it has
-        assert len(await prometheus.query("up")) == 1
+        assert {"cpu", "sparse"} <= {sample["metric"]["group"] for sample in replicas}
+        assert await prometheus.firing() == {}
     finally:
         await prometheus.component.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +46,10 @@ def promtool(*argv: str | Path, text: str = "") -> str:
 class Prometheus:
     """Scrapes one place every `interval` seconds, which is how long a scrape may take, and evaluates `rules` every second. `folder` takes its data and its log.
 
-    The place may change (`scrape`), which it notices at once; its series have the same labels wherever it is. `discovery`: finds the places by
-    itself instead, as scrape_configs without their job_name.
+    The place may change (`scrape`), which it notices at once; its series have the same labels wherever it is.
     """
 
-    def __init__(
-        self, folder: Path, rules: Path, *, interval: float = 2.0, discovery: Sequence[Mapping[str, Any]] | None = None
-    ) -> None:
+    def __init__(self, folder: Path, rules: Path, *, interval: float = 2.0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._targets = folder / "targets.json"
         self._url = f"http://127.0.0.1:{(port := free_port())}"
@@ -63,10 +60,7 @@ class Prometheus:
                 "evaluation_interval": "1s",
             },
             "rule_files": [str(rules)],
-            "scrape_configs": [
-                {"job_name": "slurmctld-copilot", **each}
-                for each in discovery or [{"file_sd_configs": [{"files": [str(self._targets)]}]}]
-            ],
+            "scrape_configs": [{"job_name": "slurmctld-copilot", "file_sd_configs": [{"files": [str(self._targets)]}]}],
         }
         (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
         found = program("prometheus")
