@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.conftest import BUSYBOX
+from tests.cluster.pods import until
 from tests.lab.component import free_port
 from tests.lab.endpoint import Object
 from tests.lab.node import State, kubectl
@@ -54,8 +55,15 @@ def test_exec_and_logs(node: State, web: str) -> None:
 
 
 def test_a_pod_finds_another_by_its_name(node: State, web: str) -> None:
-    page = kubectl(node, "exec", f"{web}-0", "--", "/busybox", "wget", "-qO-", f"http://{web}-1.{web}:8080/")
-    assert page.strip() == f"{PAGE} {web}-1"
+    """The name is known some moments after the pod is Ready, and one that was asked for before that is unknown until CoreDNS forgets it."""
+
+    def page() -> str:
+        try:
+            return kubectl(node, "exec", f"{web}-0", "--", "/busybox", "wget", "-qO-", f"http://{web}-1.{web}:8080/").strip()
+        except subprocess.CalledProcessError as error:
+            return str(error.stderr)
+
+    until(lambda: page() == f"{PAGE} {web}-1", f"{web}-1 to be found by its name: {page()}", 90)
 
 
 def test_a_service_is_reached_from_pods_and_from_outside(node: State, web: str) -> None:
