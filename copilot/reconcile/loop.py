@@ -77,7 +77,7 @@ class Loop:
         self._breakers: Mapping[str, Breaker] = {}
         self._last_hook: dict[str, Any] | None = None
         self._hooked_at = clock()
-        self._events: Index = {}
+        self._events: Callable[[], Index] = dict
         self._waits = Waits(clock, self._look_now)
         self._wake = asyncio.Event()
         self._ticked_at = clock()
@@ -101,8 +101,8 @@ class Loop:
         self._deleter.forget({pod.uid for pod in pods.values()})
         self._wake.set()
 
-    def on_events(self, events: Index) -> None:
-        """What Kubernetes told of pods and targets."""
+    def on_events(self, events: Callable[[], Index]) -> None:
+        """Kubernetes told something of pods or targets; asked for with the next decision, since Events come in storms."""
         self._events = events
         self._wake.set()
 
@@ -223,7 +223,7 @@ class Loop:
             told=self._teller.told,
             tracks={name: track for name, track in self._tracks.items() if name in self.groups.members},
             ordinals=self._ordinals(),
-            events=self._events,
+            events=self._events(),
             held=self.groups.held(),
             unpatched=self.groups.unpatched(),
             breakers=self._breakers,

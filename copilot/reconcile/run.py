@@ -125,7 +125,7 @@ class _Daemon:
             else ""
         )
         self._problem("events", words)
-        self._loop.on_events(self._events.index)
+        self._loop.on_events(lambda: self._events.index)
 
     def _targets_changed(self, kind: Kind) -> None:
         reflector = self._targets[kind]
