@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from copilot import __version__, config, status
 
-WELL, TROUBLE, CANNOT = 0, 1, 2
 SERVE = """Runs until SIGTERM or SIGINT. Every setting is a flag or an environment variable; the flag wins.
 Nothing needs to be set in a pod whose namespace holds the targets."""
 STATUS = """Asks the running copilot over its socket.
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status.run(str(settings.socket), arguments.nodes or "", as_json=arguments.json, watch=arguments.watch)
     except config.ConfigError as error:
         print(f"slurmctld-copilot: {error}", file=sys.stderr)
-        return CANNOT
+        return status.CANNOT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +87,7 @@ def _check(settings: config.Settings, *, as_json: bool) -> int:
 
     findings = asyncio.run(check.run(settings))
     print(check.as_json(findings) if as_json else check.as_text(findings))
-    return TROUBLE if check.failed(findings) else WELL
+    return status.TROUBLE if check.failed(findings) else status.WELL
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ class Kind(StrEnum):
     STATEFUL_SET = "statefulset"
     ADVANCED_STATEFUL_SET = "kruise"
 
+    @property
+    def api_kind(self) -> str:
+        """The API's own word: OpenKruise's sets have the name of the built-in ones, in a group of their own."""
+        return "SlurmCluster" if self is Kind.SLURM_CLUSTER else "StatefulSet"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class TargetRef:
@@ -29,6 +34,11 @@ class TargetRef:
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.namespace}/{self.name}"
+
+    @property
+    def about(self) -> str:
+        """As in `KubeEvent.about`."""
+        return f"{self.kind.api_kind}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

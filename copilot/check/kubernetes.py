@@ -18,11 +18,6 @@ from copilot.model import Kind, Target
 Object = dict[str, Any]
 OLDEST: Final = (1, 27)  # spec.ordinals of a StatefulSet; older servers work, with windows that begin at 0
 TESTED: Final = (1, 36)
-_GROUP: Final = {
-    Kind.SLURM_CLUSTER: ("kai.alibabacloud.com", "slurmclusters"),
-    Kind.STATEFUL_SET: ("apps", "statefulsets"),
-    Kind.ADVANCED_STATEFUL_SET: ("apps.kruise.io", "statefulsets"),
-}
 _SCALE: Final = ("get", "list", "watch", "patch")
 _PODS: Final = ("get", "list", "watch", "delete")
 _EVENTS: Final = ("create", "list", "watch")
@@ -93,7 +88,7 @@ def kube_version(version: tuple[int, int]) -> Finding:
 
 async def _rights(kube: Kube, served: Sequence[Kind]) -> Finding:
     """One question for each verb; the answer is the server's own, whatever roles it comes from."""
-    asked = [(*_GROUP[kind], _SCALE) for kind in served] + [("", "pods", _PODS), ("", "events", _EVENTS)]
+    asked = [(*targets.resource(kind), _SCALE) for kind in served] + [("", "pods", _PODS), ("", "events", _EVENTS)]
     missing: list[tuple[str, str, list[str]]] = []
     for group, resource, verbs in asked:
         lacking = [verb for verb in verbs if not await _may(kube, group, resource, verb)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from copilot.model import Phase
-from copilot.plan.facts import Facts, ended, is_stale, lives, phase_of_start
+from copilot.plan.facts import Facts, ended, is_home, is_stale, lives, phase_of_start
 from copilot.plan.rest import rest
 from copilot.plan.world import AT_REST, Track, What, World, changed
 
@@ -124,7 +124,7 @@ def _baseline(facts: Facts, track: Track, world: World) -> dict[str, Any]:
         return {"missing_since": None}
     if track.missing_since is None:
         return {"missing_since": world.now} if world.pods.synced else {}
-    other = pod is not None and not ended(pod) and (pod.uid != track.pod_uid or pod.restarts > track.restarts)
+    other = pod is not None and not ended(pod) and not is_home(pod, track)
     return _home(facts) if other and world.slurm.taken_at > track.missing_since and not node.busy else {}
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from copilot.model import FailureReason, Kind, KubeEvent, Pod
+from copilot.model import FailureReason, KubeEvent, Pod
 from copilot.plan.facts import Facts, ended
 from copilot.plan.policy import Policy
 from copilot.plan.world import Track, World
@@ -39,7 +39,6 @@ _EVICTED = frozenset({"Evicted", "Preempting", "NodeShutdown", "Terminated", "Di
 # Told only by Events: kubelet leaves such a pod in ContainerCreating without a word in its status.
 _PREPARING = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")
 _PROMISES = ("TriggeredScaleUp", "Nominated")
-_SET = {Kind.STATEFUL_SET: "StatefulSet", Kind.ADVANCED_STATEFUL_SET: "StatefulSet", Kind.SLURM_CLUSTER: "SlurmCluster"}
 # A deletion's end is told in whole seconds, and a pod needs a moment to go.
 _OVERDUE = 5.0
 # Between one crash and the next the container runs for a moment, and an evicted pod goes and is replaced: the trouble is the same one.
@@ -119,7 +118,7 @@ def _without_pod(facts: Facts, track: Track, world: World, policy: Policy) -> Ca
             return Cause(FailureReason.REJECTED, refused.words, policy.rejected_grace, refused.since)
         return Cause(FailureReason.API_ERROR, refused.words, policy.api_error_grace, refused.since)
     since = (track.requested_at or 0.0) - _STANDS
-    event = _told(world, f"{_SET[group.target.kind]}/{group.target.name}", "FailedCreate", since)
+    event = _told(world, group.target.about, "FailedCreate", since)
     if event is not None:
         return _refused(event.message, policy)
     if track.scaled_at is None or world.now - track.scaled_at < _MAKING:
@@ -178,8 +177,7 @@ def _without_a_word(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cau
 def _unschedulable(facts: Facts, words: str, world: World, policy: Policy) -> Cause:
     """A cluster autoscaler that adds a machine gets the time for it; one that will not add any leaves nothing to wait for."""
     since = (facts.pod.first_seen if facts.pod else 0.0) - _SLACK
-    events = [event for reason in _PROMISES if (event := _told(world, f"Pod/{facts.name}", reason, since))]
-    promise = max(events, key=lambda event: event.seen_at, default=None)
+    promise = _latest(world, f"Pod/{facts.name}", _PROMISES, since)
     refusal = _told(world, f"Pod/{facts.name}", "NotTriggerScaleUp", since)
     if promise is not None and (refusal is None or refusal.seen_at <= promise.seen_at):
         return Cause(FailureReason.UNSCHEDULABLE, words, policy.scale_up_grace, promise.seen_at)
@@ -190,17 +188,20 @@ def _unschedulable(facts: Facts, words: str, world: World, policy: Policy) -> Ca
 
 
 def _preparing(facts: Facts, pod: Pod, world: World, policy: Policy) -> Cause | None:
-    since = pod.first_seen - _SLACK
-    events = [event for reason in _PREPARING if (event := _told(world, f"Pod/{facts.name}", reason, since))]
-    if not events:
+    event = _latest(world, f"Pod/{facts.name}", _PREPARING, pod.first_seen - _SLACK)
+    if event is None:
         return None
-    event = max(events, key=lambda each: each.seen_at)
     return Cause(FailureReason.CONTAINER_CONFIG, f"{event.reason}: {event.message}", policy.container_config_grace)
 
 
 def evicted(pod: Pod) -> bool:
     """Kubernetes itself took it away, with a word for it."""
     return pod.trouble in _EVICTED
+
+
+def _latest(world: World, about: str, reasons: Iterable[str], since: float) -> KubeEvent | None:
+    events = (event for reason in reasons if (event := _told(world, about, reason, since)))
+    return max(events, key=lambda event: event.seen_at, default=None)
 
 
 def _told(world: World, about: str, reason: str, since: float) -> KubeEvent | None:

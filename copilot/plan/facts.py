@@ -103,7 +103,7 @@ def steady(world: World, name: str) -> Track | None:
     if track is None or track.phase is not Phase.UP or track.missing_since is not None or name in world.hints:
         return None
     node, pod = world.slurm.nodes.get(name) if world.slurm is not None else None, world.pods.pods.get(name)
-    if node is None or pod is None or pod.uid != track.pod_uid or pod.restarts > track.restarts or pod.terminating or ended(pod):
+    if node is None or pod is None or not is_home(pod, track) or pod.terminating or ended(pod):
         return None
     return track if node.up and track.spare_since is None and not node.reason and not unannounced(track) else None
 
@@ -111,6 +111,11 @@ def steady(world: World, name: str) -> Track | None:
 def unannounced(track: Track) -> bool:
     """A start that no hook has told of yet, and that has not been counted as a lost one."""
     return track.requested_at is not None and not track.hinted and not track.missed_counted
+
+
+def is_home(pod: Pod, track: Track) -> bool:
+    """The very pod, with the very containers, in which the node's jobs run."""
+    return pod.uid == track.pod_uid and pod.restarts <= track.restarts
 
 
 def ended(pod: Pod) -> bool:
@@ -152,7 +157,7 @@ def other_address(pod: Pod, node: Node) -> bool:
 def lives(facts: Facts, track: Track, now: float) -> bool:
     """Whether the pod that the node's jobs run in is there and alive, as far as both sides tell."""
     pod, node = facts.pod, facts.node
-    if pod is None or node is None or pod.uid != track.pod_uid or pod.restarts > track.restarts or ended(pod):
+    if pod is None or node is None or not is_home(pod, track) or ended(pod):
         return False
     return not silent(pod, node) and (pod.ends_at is None or pod.ends_at > now)
 

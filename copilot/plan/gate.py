@@ -14,16 +14,19 @@ _BEING_CLEANED = frozenset({Phase.FAILED, Phase.RELEASING})
 HELD = "held: an operator holds the group by the annotation slurmctld-copilot/hold on its target"
 
 
+def _untouched(facts: Facts) -> bool:
+    """Wanted, and nothing has been done for it yet: there is neither a pod nor a target that asks for one."""
+    return facts.wanted and not facts.covered and facts.pod is None and not facts.up
+
+
 def waits_for_scaling(facts: Facts) -> bool:
-    """A start for which nothing has been done yet: neither a pod nor a target that asks for one."""
-    if not facts.wanted or facts.covered or facts.pod is not None or facts.up:
-        return False
-    return (facts.powering_up or facts.overruled) and not _has_failed(facts)
+    """A start for which nothing has been done yet."""
+    return _untouched(facts) and (facts.powering_up or facts.overruled) and not _has_failed(facts)
 
 
 def _goes_back(facts: Facts) -> bool:
     """Given back before anything was done for it: POWER_DOWN, which stands for up to 11 s before slurmctld calls SuspendProgram (24.11)."""
-    if not facts.wanted or facts.covered or facts.pod is not None or facts.up or facts.node is None:
+    if not _untouched(facts) or facts.node is None:
         return False
     return "POWER_DOWN" in facts.node.flags and not facts.node.busy and not facts.overruled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copilot.model import UP_BASES, FailureReason, Node, Pod
 from copilot.plan.causes import evicted
-from copilot.plan.facts import Facts, asks_an_earlier_pod, ended, is_stale, other_address, unannounced
+from copilot.plan.facts import Facts, asks_an_earlier_pod, ended, is_home, is_stale, other_address, unannounced
 from copilot.plan.policy import Policy
 from copilot.plan.wish import Wish, given_up, may_free, mute_at_rest
 from copilot.plan.world import Track, World
@@ -211,7 +211,7 @@ def lost(facts: Facts, track: Track, world: World, policy: Policy) -> tuple[Fail
         return None
     if pod is None:
         return FailureReason.POD_LOST, "its pod is gone"
-    same = pod.uid == track.pod_uid and pod.restarts <= track.restarts
+    same = is_home(pod, track)
     # A job on a pod that has ended is dead already; all else may heal: its controller replaces the pod, its host answers again.
     if same and not (ended(pod) and node.busy) and not _old_enough(track.missing_since, policy.pod_lost_grace, world):
         return None

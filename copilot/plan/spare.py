@@ -12,7 +12,6 @@ from copilot.plan import rules
 from copilot.plan.facts import Facts
 from copilot.plan.world import AT_REST, Track, World
 
-DRAW_BACK = "power_down"
 REASON = f"{rules.OURS}released with its job, which cannot have all of its nodes"
 # A node that is still busy so long after its job was requeued has another job.
 _OTHERS = 10.0
@@ -45,4 +44,4 @@ def verb(facts: Facts, track: Track, world: World) -> str:
         return ""
     if node.busy or not rules.may_be_forced(node):
         return ""
-    return rules.GIVE_UP if facts.powering_up else DRAW_BACK if facts.up else ""
+    return rules.GIVE_UP if facts.powering_up else rules.POWER_DOWN if facts.up else ""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from copilot.model import Kind, Phase, Pod, SlurmView
+from copilot.model import Phase, Pod, SlurmView
 from copilot.plan import Breaker, Policy, Track, World, outlook, plain
 from copilot.reconcile.groups import Groups
 from copilot.reconcile.report import stages
@@ -122,8 +122,7 @@ def story(world: World, policy: Policy, name: str) -> dict[str, Any] | None:
         return None
     track = world.tracks.get(name) or Track(Phase.OFF, world.now)
     pod = world.pods.pods.get(name)
-    target = f"{'SlurmCluster' if member.group.target.kind is Kind.SLURM_CLUSTER else 'StatefulSet'}/{member.group.target.name}"
-    told = [event for about in (f"Pod/{name}", target) for event in world.events.get(about, {}).values()]
+    told = [event for about in (f"Pod/{name}", member.group.target.about) for event in world.events.get(about, {}).values()]
     return {
         **_node(name, member.group.name, track, world),
         "target": str(member.group.target),

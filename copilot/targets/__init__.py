@@ -4,6 +4,6 @@ What is wanted is always a set; replicas and lists are computed from it anew, so
 """
 
 from copilot.targets.kinds import HOLD, ordered, patch, read, says
-from copilot.targets.names import MAX_INDEX, collection, involved, path, split_node
+from copilot.targets.names import MAX_INDEX, collection, involved, path, resource, split_node
 
-__all__ = ["HOLD", "MAX_INDEX", "collection", "involved", "ordered", "patch", "path", "read", "says", "split_node"]
+__all__ = ["HOLD", "MAX_INDEX", "collection", "involved", "ordered", "patch", "path", "read", "resource", "says", "split_node"]

@@ -25,6 +25,12 @@ def collection(kind: Kind, namespace: str) -> str:
     return f"/{group_version}/namespaces/{namespace}/{plural}"
 
 
+def resource(kind: Kind) -> tuple[str, str]:
+    """API group and plural, as a Role names them."""
+    group_version, plural = _COLLECTIONS[kind]
+    return group_version.split("/")[1], plural
+
+
 def path(ref: TargetRef) -> str:
     """The API path of one object."""
     return f"{collection(ref.kind, ref.namespace)}/{ref.name}"
@@ -44,10 +50,9 @@ def split_node(name: str) -> tuple[str, int] | None:
 def involved(ref: TargetRef, uid: str) -> dict[str, str]:
     """The object as an Event refers to it."""
     group_version, _ = _COLLECTIONS[ref.kind]
-    kind = "SlurmCluster" if ref.kind is Kind.SLURM_CLUSTER else "StatefulSet"
     return {
         "apiVersion": group_version.removeprefix("apis/"),
-        "kind": kind,
+        "kind": ref.kind.api_kind,
         "namespace": ref.namespace,
         "name": ref.name,
         "uid": uid,

@@ -108,28 +108,26 @@ async def _has_host(lab: Cluster, node: str) -> bool:
 
 async def _no_machine_will_come(lab: Cluster, node: str) -> None:
     """A cluster autoscaler's word shortens a grace of fifty minutes."""
-    lab.kubelet.behave(node, Behaviour(schedulable=False))
-    job = await _submitted(lab, node)
-    await lab.copilot.until("the cause to be told", lambda: lines_of(lab, "node_cannot_start", node))
-    await _event(lab, node, "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 max node group size reached")
-    await failed(lab, node, R.UNSCHEDULABLE)
-    await pod_gone(lab, node)
-    lab.kubelet.behave(node, GOOD)
-    await _runs_again(
-        lab, job, node, R.UNSCHEDULABLE, "(cluster autoscaler: pod didn't trigger scale-up: 1 max node group size reached)"
-    )
+    words = "pod didn't trigger scale-up: 1 max node group size reached"
+    await _finds_no_room(lab, node, "NotTriggerScaleUp", words, f"(cluster autoscaler: {words})")
 
 
 async def _a_machine_is_to_come(lab: Cluster, node: str) -> None:
     """A cluster autoscaler's promise begins a grace of its own, here a shorter one; when that is over no machine has come."""
+    promise = "pod triggered scale-up: [{workers 1->2 (max: 4)}]"
+    await _finds_no_room(lab, node, "TriggeredScaleUp", promise, "nodes are available")
+
+
+async def _finds_no_room(lab: Cluster, node: str, reason: str, message: str, told: str) -> None:
+    """No machine has room for the pod, and a cluster autoscaler says something about it."""
     lab.kubelet.behave(node, Behaviour(schedulable=False))
     job = await _submitted(lab, node)
     await lab.copilot.until("the cause to be told", lambda: lines_of(lab, "node_cannot_start", node))
-    await _event(lab, node, "TriggeredScaleUp", "pod triggered scale-up: [{workers 1->2 (max: 4)}]")
+    await _event(lab, node, reason, message)
     await failed(lab, node, R.UNSCHEDULABLE)
     await pod_gone(lab, node)
     lab.kubelet.behave(node, GOOD)
-    await _runs_again(lab, job, node, R.UNSCHEDULABLE, "nodes are available")
+    await _runs_again(lab, job, node, R.UNSCHEDULABLE, told)
 
 
 async def _comes_too_late(lab: Cluster, node: str) -> None:
