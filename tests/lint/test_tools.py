@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.lint.tree import TREE, scripts
+from tests.lint.tree import TREE, files, scripts
 
 PYTHON_TOOLS = {
     "mypy": ("-m", "mypy"),
@@ -41,3 +42,10 @@ def test_shell() -> None:
     found = scripts()
     assert "tests/lab/install" in found
     check(["shellcheck", "--external-sources", *found])
+
+
+def test_dockerfiles() -> None:
+    """By hadolint, which looks into the shell of RUN steps as well; what is ignored says so in its line."""
+    found = [name for name in files() if Path(name).name == "Dockerfile"]
+    assert "images/slurm/Dockerfile" in found
+    check([str(Path(sys.executable).with_name("hadolint")), "--no-color", *found])
