@@ -10,9 +10,17 @@ from copilot.config import Settings
 from copilot.model import SlurmView
 from copilot.plan import Pace
 
-_LONGEST = 1.0  # seconds that one look is counted for at the most: ten times what 10,000 nodes take
+# Seconds that one look costs slurmctld and the machine at the most, whatever it took: that of an idle machine, twice over (a look at 10,000
+# nodes takes 0.1 s). What is longer is waiting, and it is while twenty pods start on one machine that looks must not become rare.
+_EACH = 0.01
+_PER_NODE = 2e-5
 _NOW = 0.001  # seconds; less than this is not worth a sleep
 _WINDOW = 60.0  # seconds over which the share is counted
+
+
+def cost(seconds: float, nodes: int) -> float:
+    """What a look that took `seconds` is counted for, with so many nodes in the table."""
+    return min(seconds, _EACH + _PER_NODE * nodes)
 
 
 @dataclass(slots=True)
@@ -90,9 +98,7 @@ class Looks:
                 self._on_failure(error)
             else:
                 self._failed_in_a_row = 0
-                # Only what an answer cost: a slurmctld that is down, frozen or restarting makes scontrol wait, which costs nobody anything
-                # and must not leave us blind for minutes once it is back.
-                self._share.add(self._clock(), min(self._clock() - started, _LONGEST))
+                self._share.add(self._clock(), cost(self._clock() - started, len(view.nodes)))
                 self._on_view(view)
 
     async def _until_due(self) -> None:

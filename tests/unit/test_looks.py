@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from copilot.config import Settings
-from copilot.model import SlurmView
+from copilot.model import Node, SlurmView
 from copilot.plan import Pace
 from copilot.reconcile.looks import Looks, Share
 
@@ -16,10 +16,12 @@ pytestmark = pytest.mark.looptime
 
 
 class Slurmctld:
-    """Answers after `takes` seconds, or fails."""
+    """Answers after `takes` seconds, or fails. Without `busy` its table is as large as that time says: 10 us for each node."""
 
-    def __init__(self, takes: float = 0.02) -> None:
+    def __init__(self, takes: float = 0.02, *, busy: bool = False) -> None:
         self.takes = takes
+        node = Node("n", "IDLE")
+        self.nodes = {str(index): node for index in range(10 if busy else int(takes * 1e5))}
         self.asked: list[float] = []
         self.views: list[SlurmView] = []
         self.dead = False
@@ -31,7 +33,7 @@ class Slurmctld:
         await asyncio.sleep(self.takes)
         if self.dead:
             raise ConnectionError("slurmctld is away")
-        return SlurmView(now, {})
+        return SlurmView(now, self.nodes)
 
     def failed(self, _error: Exception) -> None:
         self.errors += 1
@@ -83,7 +85,7 @@ async def test_a_faster_pace_takes_effect_at_once() -> None:
     assert len(slurmctld.asked) >= 7
 
 
-@pytest.mark.parametrize("takes", [0.02, 0.2, 2.0])
+@pytest.mark.parametrize("takes", [0.02, 0.2, 1.0])
 async def test_looks_never_take_more_than_their_share_of_a_minute(takes: float) -> None:
     slurmctld = Slurmctld(takes)
     looks = looks_of(slurmctld, Settings(poll_share=0.05))
@@ -131,6 +133,21 @@ async def test_after_a_burst_looks_become_rare_but_never_stop() -> None:
     assert max(gaps) == pytest.approx(0.2 / 0.025, abs=0.3)
 
 
+async def test_looks_that_wait_for_a_busy_machine_do_not_become_rare() -> None:
+    """Twenty pods that start on one machine make each look at a small table take over a second: their registration is to be seen at once."""
+    slurmctld = Slurmctld(takes=1.6, busy=True)
+    looks = looks_of(slurmctld, Settings(poll_share=0.05))
+    looks.pace(Pace.FAST)
+    running = asyncio.create_task(looks.run())
+    await asyncio.sleep(20)
+    slurmctld.takes = 0.02
+    await asyncio.sleep(5)
+    running.cancel()
+    gaps = [later - earlier for earlier, later in pairwise(slurmctld.asked)]
+    assert max(gaps) == pytest.approx(1.6, abs=0.2)
+    assert min(gaps) == pytest.approx(0.15, abs=0.02)
+
+
 async def test_looks_at_intervals_leave_a_burst_for_what_is_urgent() -> None:
     """A pod that takes a minute to start is looked after once a second; when it runs, its registration is to be seen at once."""
     slurmctld = Slurmctld(takes=0.2)
@@ -146,7 +163,7 @@ async def test_looks_at_intervals_leave_a_burst_for_what_is_urgent() -> None:
 
 
 async def test_a_slurmctld_that_was_away_or_frozen_is_seen_soon_after_it_is_back() -> None:
-    slurmctld = Slurmctld(takes=10.0)
+    slurmctld = Slurmctld(takes=10.0, busy=True)
     slurmctld.dead = True
     looks = looks_of(slurmctld)
     looks.pace(Pace.ACTIVE)
