@@ -177,6 +177,8 @@ class Pod:
     # the first container's waiting/terminated reason and message (init containers first), or the scheduler's words; "" when all is well
     trouble: str = ""
     message: str = ""
+    # how a container ended that has restarted since: exit code and reason; it may run again by the time that anybody hears of its end
+    last_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)

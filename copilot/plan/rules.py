@@ -237,7 +237,8 @@ def _lost_in_place(pod: Pod, node: Node) -> tuple[FailureReason, str]:
 
 
 def _last_end(pod: Pod) -> str:
-    return f": {pod.trouble}" if pod.trouble else ""
+    why = pod.last_end or pod.trouble
+    return f": {why}" if why else ""
 
 
 def missed(facts: Facts, track: Track, world: World, policy: Policy) -> bool:

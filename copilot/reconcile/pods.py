@@ -52,6 +52,7 @@ def pod_of(raw: Raw, before: Pod | None, now: float, *, listed: bool = False) ->
         owner=next((ref["name"] for ref in meta.get("ownerReferences") or () if ref.get("controller")), ""),
         trouble=trouble,
         message=message,
+        last_end=next((end for each in containers if (end := _with_last_end("", each))), ""),
     )
 
 

@@ -86,3 +86,12 @@ def test_a_pod_that_a_list_brings_was_there_since_it_was_created() -> None:
     assert pod_of(raw({}, creationTimestamp=at), found, 120.0).first_seen == found.first_seen
     assert pod_of(raw({}, creationTimestamp=at), None, 100.0).first_seen == 100.0, "a watch brings it at once"
     assert pod_of(raw({}, creationTimestamp=ahead), None, 100.0, listed=True).first_seen == 100.0, "clocks differ"
+
+
+def test_how_a_container_that_runs_again_ended() -> None:
+    """kubelet tells of the end and of the next start in one: by then there is no trouble any more."""
+    pod = pod_of(
+        raw({"containerStatuses": [{"state": {"running": {}}, "lastState": {"terminated": CRASH}, "restartCount": 1}]}), None, 1.0
+    )
+    assert (pod.trouble, pod.last_end) == ("", "exit code 137 (OOMKilled)")
+    assert pod_of(raw({"containerStatuses": [{"state": {"running": {}}, "lastState": {}}]}), None, 1.0).last_end == ""
