@@ -28,13 +28,13 @@ WRONG: list[tuple[dict[str, str | None], set[str]]] = [
             "PrologEpilogTimeout": "300",
             "SlurmctldParameters": slurmctld_parameters(VERSION) or None,
         },
-        {"resume_rate", "suspend_rate", "prolog_timeout", "idle_on_node_suspend"},
+        {"resume_rate", "suspend_rate", "prolog_timeout", "idle_on_node_suspend", "power_save_interval"},
     ),
 ]
 OF_RELEASE: dict[str, tuple[dict[str, str | None], set[str]]] = {
     "22.05": (
         {"PrivateData": None, "TreeWidth": None, "CommunicationParameters": None, "SlurmctldParameters": "idle_on_node_suspend"},
-        {"private_data", "addresses"},
+        {"private_data", "addresses", "power_save_interval"},
     ),
     "24.11": ({"ReconfigFlags": None}, {"keep_power_save"}),
     "26.05": ({"ReconfigFlags": None, "PrivateData": "jobs"}, {"keep_power_save", "private_data"}),
