@@ -19,7 +19,7 @@ from tests.lab.slurm_conf import Workers, slurmctld_parameters
 
 pytestmark = pytest.mark.real
 OPTIONS = {
-    "SlurmctldParameters": slurmctld_parameters(SLURM, "idle_on_node_suspend"),
+    "SlurmctldParameters": slurmctld_parameters(SLURM, "idle_on_node_suspend", "power_save_interval=1"),
     "SuspendTimeout": "60",
     "ResumeTimeout": "900",
     "SuspendTime": "300",
