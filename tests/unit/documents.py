@@ -30,6 +30,11 @@ def examples(text: str) -> list[tuple[str, str]]:
     return found
 
 
+def commands(text: str) -> list[str]:
+    """The commands of every `console` block, without what is shown below them."""
+    return [command for command, _ in examples(text)]
+
+
 def table(text: str, first: str) -> list[list[str]]:
     """The rows, without the head, of the one table whose head begins with `first`. AssertionError when there is none."""
     lines = text.splitlines()

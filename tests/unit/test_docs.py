@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +15,11 @@ from copilot.config import Settings
 from copilot.model import Kind
 from copilot.plan import What
 from tests.lab.slurm_conf import DEFAULT_WORKERS, Network, render
-from tests.unit.documents import TREE, anchors, blocks, examples, links, read, table, words
+from tests.unit.documents import TREE, anchors, blocks, links, read, table, words
 
 README = read("README.md")
 DOCUMENTS = ["README.md", "CHANGELOG.md", *sorted(f"docs/{path.name}" for path in (TREE / "docs").glob("*.md"))]
 MANIFESTS = [yaml.safe_load(block) for block in blocks(README, "yaml")]
-COMMANDS = [command for command, _ in examples(README)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -73,30 +68,6 @@ def logged() -> set[str]:
 def test_the_events_of_the_troubleshooting_are_logged_by_the_code() -> None:
     told = {words(row[0])[0] for row in table(README, "event")}
     assert told <= logged()
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_as_it_says(command: str) -> None:
-    """Cheap ones are run, the others are looked at; one of which nothing can be said does not belong into the README."""
-    argv = shlex.split(command)
-    run: list[str] = []
-    if argv[0] == "make":
-        run = argv if argv[1:] == ["help"] else ["make", "-n", *argv[1:]]
-    elif argv[0] == "slurmctld-copilot":
-        code = {"status": 2}.get(argv[-1], 0)  # nobody is there to be asked
-        run = [sys.executable, "-m", "copilot.cli", *argv[1:]]
-        env = {"PATH": os.environ["PATH"], "COPILOT_SOCKET": "/nonexistent/socket"}
-        assert subprocess.run(run, cwd=TREE, env=env, capture_output=True).returncode == code
-        return
-    elif argv[0] == "kubectl":
-        files = (
-            [argv[argv.index("-f") + 1]] if "-f" in argv else [word.partition("=")[2] for word in argv if "--from-file" in word]
-        )
-        assert files
-        assert all((TREE / file).exists() for file in files)
-        return
-    assert run, "no rule for this command"
-    assert subprocess.run(run, cwd=TREE, capture_output=True, text=True).returncode == 0
 
 
 def test_make_targets_that_are_named_exist() -> None:
