@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.pods import until
 from tests.cluster.whole import Whole
 from tests.lab.node import kubectl
+from tests.lab.whole import overlay
 from tests.lab.whole.overlay import NAMESPACE
 
 SETTINGS: Final = {
@@ -152,10 +153,11 @@ def records(whole: Whole, job: int) -> str:
 
 
 def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
-    """Slurm is told when the pod has gone (30 s of grace), and not after SlurmdTimeout; the job is requeued."""
+    """Slurm is told when the pod has gone, and not after SlurmdTimeout; the job is requeued."""
     idle(hasty)
-    job = hasty.submit(f"-w {NODE}", STAYS)
-    hasty.until_state(job, "RUNNING", 90)
+    with template(hasty, lambda pod: pod.update(terminationGracePeriodSeconds=5)):
+        job = hasty.submit(f"-w {NODE}", STAYS)
+        hasty.until_state(job, "RUNNING", 90)
     before = len(failures(hasty))
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": NODE, "namespace": NAMESPACE}}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{NODE}/eviction"
@@ -168,4 +170,29 @@ def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
         until(lambda: "NODE_FAIL" in records(hasty, job), f"job {job} to be NODE_FAIL at its first start: {records(hasty, job)}")
     finally:
         hasty.head(f"scancel {job}")
+    idle(hasty)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), {"out of memory": "exit code 137 (OOMKilled)", "told to end": "exit code 0 (Completed)"}.items()
+)
+def test_a_container_that_ends_under_its_job(hasty: Whole, how: str, words: str) -> None:
+    """Its pod stays, and within a second slurmd is there again; the job is not. Slurm is told at once, the job is requeued."""
+    idle(hasty)
+    greedy = how == "out of memory"
+    job = hasty.submit(f"-w {NODE}", "until test -e go; do sleep 0.2; done; tail /dev/zero" if greedy else STAYS)
+    hasty.until_state(job, "RUNNING", 90)
+    before = len(failures(hasty))
+    try:
+        # Control groups of version 1 kill one process where those of version 2 kill the container: it is to be this one.
+        overlay.execute(hasty.node, NODE, "sh", "-c", "echo 1000 >/proc/1/oom_score_adj" if greedy else "kill 1")
+        hasty.shell("touch go")
+        until(lambda: len(failures(hasty)) > before, f"{NODE} to be lost", 90)
+        line = failures(hasty)[-1]
+        assert (line["reason"], words in line["message"]) == ("pod_lost", True), line
+        until(lambda: hasty.field(job, "Restarts") == "1", f"job {job} to be requeued")
+        until(lambda: "NODE_FAIL" in records(hasty, job), f"job {job} to be NODE_FAIL at its first start: {records(hasty, job)}")
+    finally:
+        hasty.head(f"scancel {job}")
+        hasty.shell("rm -f go")
     idle(hasty)

@@ -13,6 +13,8 @@ from tests.lab.node.layout import need
 from tests.lab.whole.overlay import NAMESPACE, execute
 
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+# Without a token one is system:anonymous, who may read no pods.
+_ASKS = f"curl -sk -m 20 -o /dev/null -w '%{{http_code}}\\n' https://$KUBERNETES_SERVICE_HOST/api/v1/namespaces/{NAMESPACE}/pods"
 _SOCKETS = "find /run /tmp -name 'copilot*.sock' 2>/dev/null || true"
 
 
@@ -29,11 +31,11 @@ def test_a_user_s_session_cannot_read_the_cluster_s_keys(whole: Whole, path: str
 
 
 def test_a_job_has_no_key_no_token_and_no_socket(whole: Whole) -> None:
-    script = f"cat /run/secrets/munge/munge.key; test -e {_TOKEN} || echo no token; {_SOCKETS}"
+    script = f"cat /run/secrets/munge/munge.key; test -e {_TOKEN} || echo no token; {_ASKS}; {_SOCKETS}"
     job = whole.submit("-N1 -w cpu-4", script)
     whole.until_state(job, "COMPLETED", 90)
     said = whole.shell(f"cat slurm-{job}.out").splitlines()
-    assert said[0].endswith("Permission denied") and said[1:] == ["no token"], said
+    assert said[0].endswith("Permission denied") and said[1:] == ["no token", "403"], said
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +64,16 @@ def _patch(kind: str, name: str, body: Object) -> tuple[str, ...]:
 
 _LABEL = {"metadata": {"labels": {"mine": "now"}}}
 _TEMPLATE = {"spec": {"template": {"metadata": {"labels": {"mine": "now"}}}}}
+_IMAGE = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "slurm:mine"}]
 
 
 @pytest.mark.parametrize("kind", ["statefulset.apps/cpu", "statefulsets.apps.kruise.io/sparse"])
-def test_its_token_scales_and_changes_neither_labels_nor_templates(whole: Whole, token: str, kind: str) -> None:
+def test_its_token_scales_and_changes_neither_labels_nor_templates_nor_images(whole: Whole, token: str, kind: str) -> None:
     resource, _, name = kind.partition("/")
     assert "patched" in _as_copilot(whole, token, *_patch(resource, name, {"spec": {"replicas": 2}})).stdout
-    for body in (_LABEL, _TEMPLATE):
-        refused = _as_copilot(whole, token, *_patch(resource, name, body))
+    image = ("patch", resource, name, "--type=json", "-p", json.dumps(_IMAGE), "--dry-run=server")
+    for argv in (_patch(resource, name, _LABEL), _patch(resource, name, _TEMPLATE), image):
+        refused = _as_copilot(whole, token, *argv)
         assert refused.returncode and "the copilot may change no" in refused.stderr, refused
 
 

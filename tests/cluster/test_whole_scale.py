@@ -20,6 +20,13 @@ def test_any_three_of_an_openkruise_set(whole: Whole) -> None:
     assert whole.workers() & {f"sparse-{index}" for index in (1, 3, 4, 6)} == set(), "none between them was started"
 
 
+def test_two_partitions_at_once_each_with_its_own_set(whole: Whole) -> None:
+    jobs = {part: whole.submit(f"-p {part} -N2 -w {part}-[0,3]", "srun hostname") for part in ("cpu", "sparse")}
+    for part, job in jobs.items():
+        whole.until_state(job, "COMPLETED", 90)
+        assert set(whole.shell(f"cat slurm-{job}.out").split()) == {f"{part}-0", f"{part}-3"}
+
+
 def test_a_job_that_is_cancelled_while_its_nodes_come_up_leaves_nothing_wrong(whole: Whole) -> None:
     job = whole.submit("-p sparse -N2 -w sparse-[8-9]", "true")
     until(lambda: whole.workers() >= {"sparse-8", "sparse-9"}, "the pods to be made")
@@ -31,13 +38,15 @@ def test_a_job_that_is_cancelled_while_its_nodes_come_up_leaves_nothing_wrong(wh
 
 
 def test_the_head_lost_in_the_middle_of_a_resume(whole: Whole) -> None:
-    running = whole.submit("-N1 -w cpu-5", "sleep 40; echo survived")
+    running = whole.submit("-N1 -w cpu-5", "until test -e end; do sleep 0.5; done; echo survived")
     whole.until_state(running, "RUNNING", 90)
     coming = whole.submit("-N2 -w cpu-[6-7]", "srun hostname")
     until(lambda: whole.workers() & {"cpu-6", "cpu-7"}, "the first of its pods to be made")
     whole.kubectl("delete", "pod", "head-0", "--wait=true")
     whole.kubectl("rollout", "status", "statefulset/head", "--timeout=120s")
     whole.until_state(coming, "COMPLETED", 120)
+    assert whole.state(running) == "RUNNING"
+    whole.shell("touch end")
     whole.until_state(running, "COMPLETED", 120)
     assert whole.shell(f"cat slurm-{running}.out") == "survived"
     assert set(whole.shell(f"cat slurm-{coming}.out").split()) == {"cpu-6", "cpu-7"}
