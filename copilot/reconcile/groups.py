@@ -109,7 +109,10 @@ class Groups:
         for name in pods:
             if member := self.members.get(name):
                 existing[member.group.name].add(member.index)
-        for ref, writer in self.writers.items():
-            mine = [name for name, group in self.groups.items() if group.target == ref and name in desired]
-            share: Existing = {name: existing[name] for name in mine}
-            writer.want({name: desired[name] for name in mine}, share)
+        mine: dict[TargetRef, list[str]] = {ref: [] for ref in self.writers}
+        for name, group in self.groups.items():
+            if name in desired:
+                mine[group.target].append(name)
+        for ref, names in mine.items():
+            share: Existing = {name: existing[name] for name in names}
+            self.writers[ref].want({name: desired[name] for name in names}, share)

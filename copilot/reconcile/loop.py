@@ -184,7 +184,7 @@ class Loop:
         world = self._world()
         made = self._made = plan(world, self._policy)
         self._tracks = made.tracks
-        self._announce(report.breakers(self._breakers, made.breakers, self.metrics))
+        self._announce(report.breakers(self._breakers, made.breakers))
         if made.breakers != self._breakers:
             self._breakers = made.breakers
             self._wake.set()  # it takes effect with the next decision

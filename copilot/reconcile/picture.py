@@ -18,11 +18,11 @@ def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[
     for name, member in world.members.items():
         track = world.tracks.get(name)
         counts[member.group.name][track.phase if track else Phase.OFF] += 1
+    pods = Counter(world.members[name].group.name for name in world.pods.pods)
     idle = _idle(world)
     listed = []
     for name, group in sorted(world.groups.items()):
         writer = groups.writers[group.target]
-        pods = sum(1 for pod in world.pods.pods if world.members[pod].group.name == name)
         listed.append(
             {
                 "name": name,
@@ -30,7 +30,7 @@ def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[
                 "replicas": next((state.replicas for state in writer.target.states if state.group.name == name), 0)
                 if writer.target
                 else 0,
-                "pods": pods,
+                "pods": pods[name],
                 "nodes": counts[name].total(),
                 "phases": dict(counts[name]),
                 "idle": idle[name],

@@ -67,7 +67,7 @@ def tell(outcomes: Iterable[Outcome], metrics: Metrics) -> list[tuple[str, str, 
     return notices
 
 
-def breakers(before: Mapping[str, Breaker], now: Mapping[str, Breaker], metrics: Metrics) -> list[tuple[str, str, str]]:
+def breakers(before: Mapping[str, Breaker], now: Mapping[str, Breaker]) -> list[tuple[str, str, str]]:
     """A line for each breaker that opened, half-opened or closed in this decision; returns what deserves an Event, as `tell` does."""
     notices = []
     for group in sorted(before.keys() | now.keys()):
@@ -89,8 +89,6 @@ def breakers(before: Mapping[str, Breaker], now: Mapping[str, Breaker], metrics:
         elif old.open and not new.open:
             _log.info("breaker_closed", group=group)
             notices.append((group, "ScaleUpResumed", f"a node of {group} has registered, so all may start again"))
-        if new.open is not old.open:
-            metrics.breaker(group, is_open=new.open)
     return notices
 
 
