@@ -43,7 +43,7 @@ test-e2e: ## the whole way, hook to registered node (SLURM=, KUBERNETES=)
 test-cluster: ## a real node with real pods of the images
 	@$(TIERS) --only cluster $(if $(ARGS),-- $(ARGS))
 
-test-whole: ## all of overlays/demo on a real node, users and accounting included (ten minutes, not part of `make test`)
+test-whole: ## all of overlays/demo on a real node, users, accounting and failures included
 	@$(TIERS) --only whole $(if $(ARGS),-- $(ARGS))
 
 test-monitoring: ## rules and dashboard by promtool and by a real Prometheus; each alert fired by breaking something

@@ -93,7 +93,7 @@ TIERS: Final[tuple[Tier, ...]] = (
     _e2e("24.11", "real"),
     # A real node with real pods of the images.
     Tier("cluster", "tests/cluster", ("isolated", "node", "images"), heavy=True, limit=1800.0),
-    # All of overlays/demo on such a node. Not by default: it takes ten minutes, and some of it depends on how busy the machine is.
+    # All of overlays/demo on such a node.
     Tier(
         "whole",
         "tests/cluster",
@@ -102,7 +102,6 @@ TIERS: Final[tuple[Tier, ...]] = (
         env={"COPILOT_WHOLE": "1"},
         heavy=True,
         limit=1800.0,
-        by_default=False,
     ),
     _slurm("26.05", by_default=False),
     _e2e("26.05", "embedded", by_default=False),

@@ -60,11 +60,11 @@ def alive(pid_file: Path) -> bool:
     return True
 
 
-def test_the_default_is_every_tier_but_the_slurm_that_is_not_released_and_the_whole_cluster() -> None:
+def test_the_default_is_every_tier_but_the_slurm_that_is_not_released() -> None:
     names = [tier.name for tier in select(None)]
     assert names[:2] == ["lint", "unit"]
     assert len(names) == len(set(names))
-    assert set(names) == {tier.name for tier in TIERS if "26.05" not in tier.name and tier.name != "whole"}
+    assert set(names) == {tier.name for tier in TIERS if "26.05" not in tier.name}
 
 
 @pytest.mark.parametrize(
