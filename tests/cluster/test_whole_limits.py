@@ -14,7 +14,7 @@ from tests.lab.whole.overlay import NAMESPACE, execute
 
 _TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 # Without a token one is system:anonymous, who may read no pods.
-_ASKS = f"curl -sk -m 20 -o /dev/null -w '%{{http_code}}\\n' https://$KUBERNETES_SERVICE_HOST/api/v1/namespaces/{NAMESPACE}/pods"
+_ASKS = f"curl -sk -m 20 -o /dev/null -w '%{{http_code}}\\n' https://kubernetes.default.svc/api/v1/namespaces/{NAMESPACE}/pods"
 _SOCKETS = "find /run /tmp -name 'copilot*.sock' 2>/dev/null || true"
 
 
