@@ -9,6 +9,7 @@
 #   COPILOT_SOCKET      the copilot's unix socket (default /run/slurmctld-copilot/copilot.sock)
 #   COPILOT_URL, COPILOT_TOKEN_FILE   instead of the socket: http://127.0.0.1:PORT of --hooks-listen, and a file with its token
 #   COPILOT_HOOK_LOG    one line a call goes there (default /var/log/slurm/copilot-hooks.log; if it cannot be written, to stderr)
+#   COPILOT_HOOK_LOG_MAX   bytes; a log that is longer becomes COPILOT_HOOK_LOG.1, and the one before that is gone (default 10485760)
 
 exec </dev/null
 # Always: with an empty environment bash has a default of its own, which ends in the current folder.
@@ -24,6 +25,7 @@ done
 COPILOT_HOOK_LOG=${COPILOT_HOOK_LOG:-/var/log/slurm/copilot-hooks.log}
 if [[ -f $COPILOT_HOOK_LOG && -w $COPILOT_HOOK_LOG || (! -e $COPILOT_HOOK_LOG && -w ${COPILOT_HOOK_LOG%/*}) ]]; then
     exec >>"$COPILOT_HOOK_LOG" 2>&1
+    trap keep_short EXIT # when all is done: slurmctld waits for no hook's end
 elif [[ -e /proc/self/fd/2 ]]; then
     exec >&2
 else
@@ -36,6 +38,12 @@ ATTEMPT=2
 PATIENCE=4
 # Longer bodies go to curl by a pipe: the kernel takes no argument over 128 KiB.
 ARGUMENT_MAX=100000
+
+# A hook that writes meanwhile goes on in the renamed file. Where only the file may be written and not its folder, it stays.
+keep_short() {
+    local size
+    size=$(stat -c %s -- "$COPILOT_HOOK_LOG") && ((size > ${COPILOT_HOOK_LOG_MAX:-10485760})) && mv -f -- "$COPILOT_HOOK_LOG"{,.1}
+} 2>/dev/null
 
 # say WORDS...: one line in the log, whatever newlines there are in the words.
 say() {

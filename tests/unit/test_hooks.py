@@ -236,3 +236,21 @@ async def test_a_hook_of_another_user_is_refused_with_the_reason_in_its_log(open
     assert "status 403" in ended.log
     assert "not the user with number 65534" in ended.log
     assert core.calls == []
+
+
+async def test_the_log_is_kept_short(tmp_path: Path) -> None:
+    """One line is more than the limit here, so each call's line makes the one before it the old one."""
+    hooks = Hooks.installed(tmp_path, COPILOT_HOOK_LOG_MAX=20)
+    for number in range(3):
+        assert (await hooks.run("slurm-resume.sh", f"cpu-{number}\n")).code == 2
+    assert not (tmp_path / "hooks.log").exists()
+    (line,) = (tmp_path / "hooks.log.1").read_text().splitlines()
+    assert "no hostlist among the arguments" in line
+
+
+async def test_a_short_log_goes_on(tmp_path: Path) -> None:
+    hooks = Hooks.installed(tmp_path)
+    for _ in range(3):
+        ended = await hooks.run("slurm-resume.sh", "")
+    assert len(ended.log.splitlines()) == 3
+    assert not (tmp_path / "hooks.log.1").exists()
