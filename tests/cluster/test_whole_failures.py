@@ -23,7 +23,7 @@ SETTINGS: Final = {
     **{f"COPILOT_{name}_GRACE": 5 for name in ("UNSCHEDULABLE", "QUOTA", "IMAGE_PULL", "CONTAINER_CONFIG", "CRASH_LOOP")},
 }
 NODE: Final = "cpu-5"
-# A job that ends by preStop's SIGTERM is over for Slurm; this one stays until its pod is killed.
+# Not ended by preStop's SIGTERM: it stays until its pod is killed.
 STAYS: Final = "trap : TERM; while :; do sleep 1; done"
 _SECRET: Final = {"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "no-such-secret", "key": "x"}}}
 TEMPLATES: Final[dict[str, dict[str, Any]]] = {
@@ -153,7 +153,7 @@ def records(whole: Whole, job: int) -> str:
 
 
 def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
-    """Slurm is told when the pod has gone, and not after SlurmdTimeout; the job is requeued."""
+    """The job is requeued at once, by preStop. That it does not end is no reason for its node to wait for SlurmdTimeout."""
     idle(hasty)
     with template(hasty, lambda pod: pod.update(terminationGracePeriodSeconds=5)):
         job = hasty.submit(f"-w {NODE}", STAYS)
@@ -163,11 +163,11 @@ def test_a_pod_that_is_evicted_under_its_job(hasty: Whole) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{NODE}/eviction"
     kubectl(hasty.node, "create", "--raw", path, "-f", "-", text=json.dumps(eviction))
     try:
+        until(lambda: hasty.field(job, "Restarts") == "1", f"job {job} to be requeued")
         until(lambda: len(failures(hasty)) > before, f"{NODE} to be lost", 90)
         assert failures(hasty)[-1]["reason"] in ("pod_lost", "evicted")
-        until(lambda: hasty.field(job, "Restarts") == "1", f"job {job} to be requeued")
         # the accounts know of both starts
-        until(lambda: "NODE_FAIL" in records(hasty, job), f"job {job} to be NODE_FAIL at its first start: {records(hasty, job)}")
+        until(lambda: "REQUEUED" in records(hasty, job), f"job {job} to be REQUEUED at its first start: {records(hasty, job)}")
     finally:
         hasty.head(f"scancel {job}")
     idle(hasty)

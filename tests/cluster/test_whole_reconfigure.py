@@ -58,14 +58,21 @@ def test_a_changed_slurm_conf_reaches_running_pods_and_restarts_none(whole: Whol
     assert "sparse-11" not in whole.node_states()
 
 
-def test_a_job_is_told_before_its_pod_is_taken_away(whole: Whole) -> None:
-    job = whole.submit("-N1 -o told.log", SAVES)
-    whole.until_state(job, "RUNNING")
-    # Its trap is set when the loop runs.
-    until(lambda: whole.shell(f"squeue -h -j {job} -o %M") not in ("0:00", ""), "the job to be at work")
-    whole.kubectl("delete", "pod", whole.nodes(job), "--wait=false")
-    until(lambda: whole.shell("cat told.log").endswith("saved"), "the job to have saved its work")
-    until(lambda: whole.state(job) != "RUNNING", "Slurm to know that it ended")
+@pytest.mark.parametrize(("options", "record"), [("--requeue", "REQUEUED"), ("--no-requeue", "FAILED")])
+def test_a_job_is_told_before_its_pod_is_taken_away(whole: Whole, options: str, record: str) -> None:
+    """It saves its work, and begins anew elsewhere if it may."""
+    job = whole.submit(f"-N1 -o told.log {options}", SAVES)
+    try:
+        whole.until_state(job, "RUNNING")
+        # Its trap is set when the loop runs.
+        until(lambda: whole.shell(f"squeue -h -j {job} -o %M") not in ("0:00", ""), "the job to be at work")
+        whole.kubectl("delete", "pod", whole.nodes(job), "--wait=false")
+        until(lambda: whole.shell("cat told.log").endswith("saved"), "the job to have saved its work")
+        until(lambda: whole.shell(f"sacct -D -X -n -P -j {job} -o state").startswith(record), f"the first start to be {record}")
+        assert (whole.state(job) == "PENDING") == (options == "--requeue")
+    finally:
+        whole.head(f"scancel {job}")
+        whole.shell("rm -f told.log")
 
 
 def _running(whole: Whole) -> set[tuple[str, str, int]]:
