@@ -117,7 +117,7 @@ NOT_UP_FLAGS = frozenset({"POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "NOT_R
 class Node:
     """One line of `scontrol -o show nodes`, as far as we use it.
 
-    `boot_epoch` and `slurmd_start_epoch` are wall-clock seconds, None where Slurm prints None or Unknown;
+    `boot_epoch`, `slurmd_start_epoch` and `last_busy_epoch` are wall-clock seconds, None where Slurm prints None or Unknown;
     `version` is slurmd's, empty while no slurmd has ever registered.
     """
 
@@ -129,6 +129,7 @@ class Node:
     version: str = ""
     boot_epoch: int | None = None
     slurmd_start_epoch: int | None = None
+    last_busy_epoch: int | None = None
 
     @property
     def busy(self) -> bool:

@@ -21,6 +21,7 @@ from copilot.reconcile.groups import Groups
 from copilot.reconcile.looks import Looks
 from copilot.reconcile.waits import Waits
 from copilot.server import Health, HookAnswer, WaitAnswer
+from copilot.slurm import Saving
 from copilot.targets import split_node
 from copilot.telemetry import Metrics
 
@@ -75,6 +76,7 @@ class Loop:
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
         self._breakers: Mapping[str, Breaker] = {}
+        self._saving = Saving(time=float("inf"))  # nothing is known yet to keep a node up
         self._last_hook: dict[str, Any] | None = None
         self._hooked_at = clock()
         self._events: Callable[[], Index] = dict
@@ -105,6 +107,10 @@ class Loop:
         """Kubernetes told something of pods or targets; asked for with the next decision, since Events come in storms."""
         self._events = events
         self._wake.set()
+
+    def on_saving(self, saving: Saving) -> None:
+        """What slurm.conf says of power saving."""
+        self._saving = saving
 
     def on_targets(self, *, synced: bool) -> None:
         """The groups have changed, or their targets have."""
@@ -237,14 +243,14 @@ class Loop:
 
     def snapshot(self) -> dict[str, Any]:
         """See `Core.snapshot`."""
-        return picture.snapshot(self._world(), self.groups, self.problems) | {
+        return picture.snapshot(self._world(), self.groups, self.problems, self._saving) | {
             "last_hook": self._last_hook and self._last_hook | {"age": round(self._clock() - self._hooked_at, 1)},
             "last_error": logs.last_error(),
         }
 
     def node(self, name: str) -> dict[str, Any] | None:
         """See `Core.node`."""
-        return picture.story(self._world(), self._policy, name)
+        return picture.story(self._world(), self._policy, name, self._saving)
 
     def health(self) -> Health:
         """See `Core.health`. That the API server or slurmctld is away is told, but is no reason to restart us."""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, overload
 
-from copilot.model import Phase, Pod, SlurmView
+from copilot.hostlist import fold
+from copilot.model import Node, Phase, Pod, SlurmView
 from copilot.plan import Breaker, Policy, Track, World, outlook, plain
 from copilot.reconcile.groups import Groups
 from copilot.reconcile.report import stages
+from copilot.slurm import Saving
 
 
-def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[str, Any]:
+def snapshot(world: World, groups: Groups, problems: Mapping[str, str], saving: Saving) -> dict[str, Any]:
     """Groups with counts by phase, and every node that is not simply off, ready for JSON. Ages and pauses in seconds."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in world.groups}
     for name, member in world.members.items():
@@ -33,7 +36,8 @@ def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[
                 "pods": pods[name],
                 "nodes": counts[name].total(),
                 "phases": dict(counts[name]),
-                "idle": idle[name],
+                "idle": len(idle[name]),
+                "kept_up": _kept_up(idle[name], saving),
                 "held": name in world.held,
                 "breaker": _breaker(world.breakers.get(name), world.now),
                 "problem": writer.problem,
@@ -48,11 +52,24 @@ def snapshot(world: World, groups: Groups, problems: Mapping[str, str]) -> dict[
     }
 
 
-def _idle(world: World) -> Counter[str]:
+def _idle(world: World) -> dict[str, list[Node]]:
     """By group, the nodes that are up without a job: they cost money, and SuspendTime or an exception keeps them."""
     nodes = world.slurm.nodes if world.slurm else {}
-    up = (name for name, track in world.tracks.items() if track.phase is Phase.UP and name in nodes and not nodes[name].busy)
-    return Counter(world.members[name].group.name for name in up)
+    found: dict[str, list[Node]] = {name: [] for name in world.groups}
+    for name, track in world.tracks.items():
+        if track.phase is Phase.UP and name in nodes and not nodes[name].busy:
+            found[world.members[name].group.name].append(nodes[name])
+    return found
+
+
+def _kept_up(idle: Sequence[Node], saving: Saving) -> list[dict[str, Any]]:
+    """The idle nodes that slurmctld never powers down, or should have by now: by reason, the largest first."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for node in idle:
+        if why := saving.why(node, time.time()):
+            reasons[why].append(node.name)
+    rows = [{"nodes": fold(names), "count": len(names), "why": why} for why, names in reasons.items()]
+    return sorted(rows, key=lambda row: (-row["count"], row["why"]))
 
 
 def _breaker(breaker: Breaker | None, now: float) -> dict[str, Any] | None:
@@ -115,18 +132,20 @@ def _age(view: SlurmView | None, now: float) -> float | None:
     return round(now - view.taken_at, 3) if view else None
 
 
-def story(world: World, policy: Policy, name: str) -> dict[str, Any] | None:
+def story(world: World, policy: Policy, name: str, saving: Saving) -> dict[str, Any] | None:
     """All that is known of one node, None for a name that is no member: its row, its pod, what Kubernetes told of both, what comes next."""
     member = world.members.get(name)
     if member is None:
         return None
     track = world.tracks.get(name) or Track(Phase.OFF, world.now)
     pod = world.pods.pods.get(name)
+    node = world.slurm.nodes.get(name) if world.slurm else None
     told = [event for about in (f"Pod/{name}", member.group.target.about) for event in world.events.get(about, {}).values()]
     return {
         **_node(name, member.group.name, track, world),
         "target": str(member.group.target),
         "next": outlook(world, policy, name),
+        "kept_up": saving.why(node, time.time()) if node and node.up and not node.busy else "",
         "pod": _pod(pod, world.now) if pod else None,
         "events": [
             {"about": event.about, "reason": event.reason, "message": event.message, "age": round(world.now - event.seen_at, 1)}

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import gc
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any
 
 import structlog
@@ -18,6 +18,7 @@ from copilot.model import Kind, Pod, TargetRef
 from copilot.reconcile.acts import Announcer, Deleter, Teller
 from copilot.reconcile.events import Events
 from copilot.reconcile.groups import Groups
+from copilot.reconcile.learn import follow_saving, patiently
 from copilot.reconcile.looks import Looks
 from copilot.reconcile.loop import Loop
 from copilot.reconcile.pods import pod_of
@@ -182,6 +183,7 @@ class _Daemon:
     def _roots(self, group: asyncio.TaskGroup) -> dict[str, Coroutine[Any, Any, None]]:
         return {
             "versions": self._versions(),
+            "saving": follow_saving(self._slurm, self._loop.on_saving),
             "looks": self._looks.run(),
             "pods": self._pods.run(),
             "events": self._events.reflector.run(),
@@ -214,9 +216,9 @@ class _Daemon:
 
     async def _versions(self) -> None:
         """Learns both sides' versions, once each has answered."""
-        version = await _patiently(self._kube.version, KubeError)
+        version = await patiently(self._kube.version, KubeError)
         self._ordinals = version >= _ORDINALS_SINCE or version == (0, 0)
-        slurm = await _patiently(self._slurm.version, SlurmUnavailable)
+        slurm = await patiently(self._slurm.version, SlurmUnavailable)
         self._metrics.build(__version__, slurm)
         _log.info("versions", kubernetes=".".join(map(str, version)), slurm=slurm)
 
@@ -238,11 +240,3 @@ class _Daemon:
 def _is_open(reflector: Reflector[Any]) -> bool:
     """Also of a kind that the cluster does not have: there is nothing to be missed."""
     return reflector.state in (State.SYNCED, State.ABSENT)
-
-
-async def _patiently(ask: Callable[[], Coroutine[Any, Any, Any]], failure: type[Exception]) -> Any:
-    while True:
-        try:
-            return await ask()
-        except failure:
-            await asyncio.sleep(5.0)

@@ -103,6 +103,7 @@ class NodeLines:
             version=intern(_value(head, " Version=")),
             boot_epoch=_epoch(line, " BootTime=", state_at),
             slurmd_start_epoch=_epoch(line, " SlurmdStartTime=", state_at),
+            last_busy_epoch=_epoch(line, " LastBusyTime=", state_at),
         )
 
 

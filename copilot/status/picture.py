@@ -63,7 +63,7 @@ def _scaling(group: Known) -> str:
 
 
 def _held_up(groups: Sequence[Known], screen: Screen) -> list[str]:
-    """Why a group's scaling is not simply on."""
+    """Why a group's scaling is not simply on, and what stays on although nobody uses it."""
     lines = []
     for group in groups:
         if group.get("held"):
@@ -74,6 +74,8 @@ def _held_up(groups: Sequence[Known], screen: Screen) -> list[str]:
             lines += screen.wrapped(f"{group['name']}: breaker open after {cause}, {when}", "red")
         if group.get("problem"):
             lines += screen.wrapped(f"{group['name']}: {group['problem']}", "red")
+        for kept in group.get("kept_up", ()):
+            lines += screen.wrapped(f"{group['name']}: idle but never suspended: {kept['nodes']}: {kept['why']}", "yellow")
     return lines
 
 
@@ -126,6 +128,8 @@ def story(node: Known, screen: Screen) -> list[str]:
     ]
     if node.get("reason"):
         lines.insert(2, f"  reason   {node['failure'] + ': ' if node.get('failure') else ''}{node['reason']}")
+    if node.get("kept_up"):
+        lines.append(f"  idle     never suspended: {node['kept_up']}")
     if node.get("jobs"):
         lines.append(
             f"  jobs     {','.join(map(str, node['jobs']))} (of its last resume, request {node['request_id'] or 'none'})"

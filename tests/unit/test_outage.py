@@ -19,7 +19,7 @@ from copilot.config import Settings
 from copilot.kube import Kube
 from copilot.kube.access import Access
 from copilot.model import Node, SlurmView, Verb
-from copilot.slurm import SlurmRefused, SlurmUnavailable
+from copilot.slurm import PartitionConfig, SlurmRefused, SlurmUnavailable
 from copilot.telemetry import Metrics
 from tests.lab.objects import stateful_set
 from tests.unit.jsonpatch import apply
@@ -115,6 +115,15 @@ class Table:
 
     async def version(self) -> str:
         return "22.05.8"
+
+    async def config(self) -> dict[str, str]:
+        self.asked["show"] += 1
+        if self.fault:
+            raise self.fault
+        return {"SuspendTime": "300 sec"}
+
+    async def partitions(self) -> list[PartitionConfig]:
+        return []
 
     def power_up(self) -> None:
         self.base, self.flags = "ALLOCATED", frozenset({"CLOUD", "POWERING_UP", "NOT_RESPONDING"})

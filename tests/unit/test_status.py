@@ -102,6 +102,13 @@ def test_a_breaker_a_hold_and_what_came_last_are_told() -> None:
     assert troubled(picture)
 
 
+def test_idle_nodes_that_stay_on_are_named_with_the_reason() -> None:
+    picture = known(row("cpu-3", "up", 3))
+    picture["groups"][0] |= {"idle": 2, "kept_up": [{"nodes": "cpu-[3-4]", "count": 2, "why": "SuspendExcNodes has it"}]}
+    assert "cpu: idle but never suspended: cpu-[3-4]: SuspendExcNodes has it" in overview(picture, WIDE)
+    assert "  idle     never suspended: SuspendTime=INFINITE" in story(STORY | {"kept_up": "SuspendTime=INFINITE"}, WIDE)
+
+
 def test_the_story_of_a_node() -> None:
     text = "\n".join(story(STORY, WIDE))
     for words in (
