@@ -122,7 +122,7 @@ def _held(cluster: State) -> Iterator[None]:
 
 def _put_floor(cluster: State) -> None:
     """The floor's scripts and a token of the copilot's account where slurmctld runs them."""
-    token = kubectl(cluster, "create", "token", "copilot", *HEAD).strip()
+    token = kubectl(cluster, "create", "token", "slurmctld-copilot", *HEAD).strip()
     url = f"https://kubernetes.default.svc/apis/apps/v1/namespaces/{overlay.NAMESPACE}/statefulsets/cpu"
     files = {"api": f"URL={url}\nTOKEN={token}\n"} | {
         name: (HERE / name).read_text() for name in ("pods_resume.sh", "pods_prolog.sh")
