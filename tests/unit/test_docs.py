@@ -114,7 +114,7 @@ def test_slurm_conf_is_what_the_tests_run_with() -> None:
     later, old = (block.splitlines() for block in blocks(README, "conf"))
     programs = [line.partition("=")[2] for line in later if "Program=" in line or line.startswith("Prolog")]
     assert {Path(name).name for name in programs} == {path.name for path in (TREE / "scripts").glob("slurm-*.sh")}
-    own = [line for line in later if not re.match(r"\w+Program=|Prolog|\w+Time(out)?=", line)]
+    own = [line for line in later if not re.match(r"\w+Program=|Prolog|\w+Time(out)?=|AuthInfo=", line)]
     network = Network("head", "127.0.0.1")
     for version in ("24.11", "26.05"):
         assert set(own) <= set(_lines(version, network)), version
