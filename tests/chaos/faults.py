@@ -11,7 +11,9 @@ from tests.chaos import operations as ops
 from tests.chaos.operations import Operation, Sort
 from tests.chaos.scene import Scene
 from tests.e2e.hook_script import instead
+from tests.lab.cluster import NAMESPACE
 from tests.lab.embedded import Action, EmbeddedServer
+from tests.lab.endpoint import resource
 
 Act = Callable[[Scene, Operation], Awaitable[None]]
 _HOOKS: Final = ("slurm-resume.sh", "slurm-suspend.sh")
@@ -86,6 +88,28 @@ async def etcd_away(scene: Scene, op: Operation) -> None:
         revive(scene)
 
 
+async def full_quota(scene: Scene, op: Operation) -> None:
+    """No pod more than there are."""
+    path = resource("v1", "resourcequotas", NAMESPACE)
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "full"}}
+    with scene.trouble(op, "quota"):
+        await scene.cluster.admin.post(path, body | {"spec": {"hard": {"pods": str(len(await scene.cluster.pods()))}}})
+        try:
+            await scene.last(op.seconds)
+        finally:
+            await scene.cluster.admin.delete(f"{path}/full")
+
+
+async def step_clock(scene: Scene, op: Operation) -> None:
+    """And back."""
+    clock = scene.cluster.clock
+    assert clock is not None
+    with scene.trouble(op, "clock"):
+        clock.step(op.count)
+        await scene.last(op.seconds)
+        clock.step(0.0)
+
+
 def revive(scene: Scene) -> None:
     """Starts what has given up meanwhile, as kubelet does with static pods: a scheduler ends itself when its server forgets a binding."""
     for component in scene.cluster.plane.components.values() if scene.cluster.plane is not None else ():
@@ -145,6 +169,8 @@ FAULTS: Final[dict[Sort, Act]] = {
     ops.KILL_SLURMCTLD: kill_slurmctld,
     ops.API_AWAY: api_away,
     ops.ETCD_AWAY: etcd_away,
+    ops.FULL_QUOTA: full_quota,
+    ops.STEP_CLOCK: step_clock,
     ops.LOSE_HOOKS: lose_hooks,
     ops.DOUBLE_HOOKS: double_hooks,
     ops.CUT: cut,

@@ -34,6 +34,7 @@ class Sort:
 
 SUBMIT = Sort("submit", Class.USE, 30)
 CANCEL = Sort("cancel", Class.USE, 6)
+RESIZE = Sort("resize", Class.USE, 4)
 POWER_DOWN = Sort("power_down", Class.USE, 4)
 REPEAT_HOOK = Sort("repeat hook", Class.USE, 4)
 STRAY_HOOK = Sort("stray resume hook", Class.USE, 1)
@@ -47,6 +48,7 @@ FREEZE_SLURMCTLD = Sort("freeze slurmctld", Class.FAULT, 2, 5.0)
 RESTART_SLURMCTLD = Sort("restart slurmctld", Class.FAULT, 1)
 API_AWAY = Sort("API server away", Class.FAULT, 2, 6.0)
 ETCD_AWAY = Sort("etcd away", Class.REAL, 2, 4.0)
+FULL_QUOTA = Sort("quota full", Class.REAL, 3, 8.0)
 CUT = Sort("cut all connections", Class.EMBEDDED, 2)
 CUT_WATCH = Sort("cut watches in a line", Class.EMBEDDED, 3)
 GONE_WATCH = Sort("watches too old", Class.EMBEDDED, 2)
@@ -66,6 +68,7 @@ NO_ROOM = Sort("no room for pods", Class.HARM, 2, 25.0)
 KILL_SLURMD = Sort("kill -9 slurmd", Class.HARM, 2)
 FREEZE_SLURMD = Sort("freeze slurmd", Class.HARM, 2, 6.0)
 KILL_SLURMCTLD = Sort("kill -9 slurmctld", Class.HARM, 1, 1.0)
+STEP_CLOCK = Sort("step the head's clock", Class.HARM, 2, 6.0)
 
 SORTS: Final[tuple[Sort, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Sort))
 # The worker groups: a name, its kind, and how many nodes it has.
@@ -78,14 +81,16 @@ LONGEST_JOB: Final = 4.0  # seconds
 _MEAN_PAUSE: Final = 0.3  # seconds between operations
 _STATUSES: Final = (409, 422, 429, 500, 503, 504)
 _PASSING: Final = (429, 500, 503)
+_STEPS: Final = (-15, -2, 2, 15, 90)  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One thing to do, `at` seconds after the start.
 
-    `nodes` are indexes of `group`. `count`: nodes of a job without a list, replicas, or how many requests a fault strikes. `about` is the
-    number of the submission that is cancelled. `seconds`: how long a job or a fault lasts. `status`: an HTTP status.
+    `nodes` are indexes of `group`. `count`: nodes of a job without a list, replicas, how many requests a fault strikes, or by how many seconds
+    a clock is stepped. `about` is the number of the submission that is cancelled or resized. `seconds`: how long a job or a fault lasts.
+    `status`: an HTTP status.
     """
 
     number: int
@@ -148,9 +153,12 @@ def _operation(source: random.Random, number: int, at: float, sort: Sort, jobs: 
         count, seconds = source.choice((1, 1, 1, 2, 3, 4)), source.uniform(0.0, LONGEST_JOB)
         if source.random() < 0.5:
             nodes, count = tuple(sorted(source.sample(range(size), count))), 0
-    elif sort is CANCEL:
+    elif sort in (CANCEL, RESIZE):
         # Rather a late one: the early ones have ended.
         about = source.choice(jobs[-8:]) if jobs else -1
+        count = source.choice((1, 2, 3, 4)) if sort is RESIZE else 0
+    elif sort is STEP_CLOCK:
+        count = source.choice(_STEPS)
     elif sort is EDIT_REPLICAS:
         count = source.randrange(1, size + 1)
     elif sort in _OF_ONE_NODE:

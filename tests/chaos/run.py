@@ -93,6 +93,7 @@ def cluster_of(slurm: str, folder: Path, kubernetes: Literal["embedded", "real"]
         workers=[Workers(group, count, group) for group, count in SIZES.items()],
         options={**OPTIONS, "SlurmctldParameters": parameters},
         settings=SETTINGS,
+        steppable=True,
     )
 
 

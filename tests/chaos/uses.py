@@ -47,6 +47,13 @@ async def cancel(scene: Scene, op: Operation) -> None:
     await _run(scene, "scancel", f"--name={job_name(op.about)}")
 
 
+async def resize(scene: Scene, op: Operation) -> None:
+    """Of a job that waits; Slurm refuses it for one that runs, unless it is to shrink."""
+    if op.about < 0:
+        raise SkippedError("no job yet")
+    await _run(scene, "scontrol", "update", f"jobname={job_name(op.about)}", f"numnodes={op.count}", f"numtasks={op.count}")
+
+
 async def drain(scene: Scene, op: Operation) -> None:
     scene.drained.update(op.names)
     with scene.trouble(op):  # a node that is powering up gives its job back when it is drained
@@ -141,6 +148,7 @@ def misbehaving(behaviour: Behaviour) -> Act:
 USES: Final[dict[Sort, Act]] = {
     ops.SUBMIT: submit,
     ops.CANCEL: cancel,
+    ops.RESIZE: resize,
     ops.DRAIN: drain,
     ops.UNDRAIN: undrain,
     ops.POWER_DOWN: power_down,

@@ -26,6 +26,7 @@ from copilot.model import Kind
 from tests.lab import workloads
 from tests.lab.access import write_kubeconfig
 from tests.lab.audit import Audit
+from tests.lab.clock import Clock
 from tests.lab.containers import Containers
 from tests.lab.controllers import AdvancedStatefulSets, StatefulSets
 from tests.lab.controlplane import TREE, ControlPlane
@@ -62,6 +63,7 @@ class Cluster:
     """`kinds`: how each group is scaled; a group that is left out has no target. `settings` are the copilot's, `options` slurm.conf's.
 
     `unhurried`: as on a real node, no slurmd starts within the second in which it was asked for (see SlurmLab.start_node).
+    `steppable`: slurmctld and the copilot, which share a pod, have a `clock` of their own, whose host tests may step.
     """
 
     def __init__(
@@ -79,9 +81,11 @@ class Cluster:
         fast_start: bool = True,
         namespaces: bool = True,
         unhurried: bool = False,
+        steppable: bool = False,
     ) -> None:
         self.folder, self.kubernetes, self.reading = folder, kubernetes, reading
         self.kinds = dict(kinds if kinds is not None else {"cpu": Kind.STATEFUL_SET})
+        self.clock = Clock(folder) if steppable else None
         hooks = {key: TREE / "scripts" / name for key, name in HOOKS.items() if fast_start or key != "PrologSlurmctld"}
         self._slurm_lab = partial(
             SlurmLab,
@@ -92,6 +96,7 @@ class Cluster:
             hooks=hooks,
             namespaces=namespaces,
             unhurried=unhurried,
+            clock=self.clock,
         )
         self.slurm = self._slurm_lab(folder / "slurm")
         self._base, self._times = folder, 1
@@ -145,7 +150,7 @@ class Cluster:
             Kubelet(self.endpoint, self.containers.start, self.containers.stop, namespace=NAMESPACE, binds=binds)
         )
         self._stack.callback(self.containers.release)
-        self.copilot = Daemon(self.folder, self._copilot_settings(kubeconfig))
+        self.copilot = Daemon(self.folder, self._copilot_settings(kubeconfig), self.clock)
         self._stack.push_async_callback(self.copilot.stop)
         self._lay_out_hooks()
         await self.slurm.start()

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.lab.clock import Clock
 from tests.lab.component import free_port
 from tests.lab.slurm_commands import PATH, LabError, end
 
@@ -29,8 +30,9 @@ class Daemon:
     Its environment has nothing but PATH: all that it needs comes by flags, so a test says all there is to say.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], clock: Clock | None = None) -> None:
         self.folder, self.settings = folder, dict(settings)
+        self._clock = clock.environment if clock else {}
         self.log_path = folder / "copilot.log"
         self.socket = Path(self.settings["socket"])
         self._process: asyncio.subprocess.Process | None = None
@@ -55,7 +57,7 @@ class Daemon:
             self._process = await asyncio.create_subprocess_exec(
                 *argv,
                 cwd=TREE,
-                env=_environment(),
+                env=_environment() | self._clock,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -19,6 +19,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.lab.clock import Clock
 from tests.lab.roots import bind
 from tests.lab.slurm_commands import COMMANDS, Done, LabError, SlurmCommands, end, environment_of, pids
 from tests.lab.slurm_conf import DEFAULT_WORKERS, HEAD_ADDRESS, HEAD_NAME, ROOTS, Network, Workers, render
@@ -59,6 +60,7 @@ class SlurmLab(SlurmCommands):
         hooks: Mapping[str, Path] | None = None,
         namespaces: bool = True,
         unhurried: bool = False,
+        clock: Clock | None = None,
     ) -> None:
         if version not in ROOTS:
             raise ValueError(f"no Slurm {version} in the lab, only {', '.join(ROOTS)}")
@@ -69,6 +71,7 @@ class SlurmLab(SlurmCommands):
         if ROOTS[version] and not namespaces:
             raise ValueError(f"Slurm {version} runs in a root of its own, which needs namespaces")
         self.version, self.workers, self.namespaces, self.unhurried = version, tuple(workers), namespaces, unhurried
+        self._clock = clock
         super().__init__(cache_folder() / ROOTS[version] if ROOTS[version] else Path("/"), folder)
         self.lines, self.options, self.hooks = tuple(lines), dict(options or {}), dict(hooks or {})
         self.network = self._network()
@@ -179,7 +182,8 @@ class SlurmLab(SlurmCommands):
     # slurmctld
 
     async def start_slurmctld(self) -> None:
-        self._controller = await self._spawn("slurmctld", ["chroot", str(self.root), "/usr/sbin/slurmctld", "-D"])
+        clock = ["/usr/bin/env", *(f"{key}={value}" for key, value in self._clock.environment.items())] if self._clock else []
+        self._controller = await self._spawn("slurmctld", ["chroot", str(self.root), *clock, "/usr/sbin/slurmctld", "-D"])
         await self.wait_for("slurmctld to answer", self._answer, lambda answer: " is UP" in answer)
 
     async def _answer(self) -> str:
