@@ -59,10 +59,14 @@ bench: ## measure, as ratios to floors of the same run
 	@tests/lab/install isolated slurm-22.05 kubernetes
 	@venv=$$(tests/lab/install venv) && exec tests/lab/isolated "$$venv/bin/python" -m pytest -s tests/benchmarks $(ARGS)
 
-chaos: ## random operations under random faults (SEED= OPERATIONS= MINUTES= ONLY=, SLURM=, KUBERNETES=); docs/reliability.md
+chaos: ## random operations under random faults (SEED= OPERATIONS= MINUTES= ONLY=, SLURM=, KUBERNETES=embedded|real|node); docs/reliability.md
+ifeq ($(KUBERNETES),node)
+	@COPILOT_CHAOS_SEED=$(or $(SEED),4) COPILOT_CHAOS_OPERATIONS=$(OPERATIONS) $(TIERS) --only whole -- -k all_comes_right -s
+else
 	@tests/lab/install isolated slurm-$(SLURM) $(real_parts)
 	@venv=$$(tests/lab/install venv) && exec env COPILOT_SLURM=$(SLURM) COPILOT_KUBERNETES=$(KUBERNETES) tests/lab/isolated "$$venv/bin/python" -m tests.chaos \
 		$(if $(SEED),--seed $(SEED)) --operations $(OPERATIONS) --minutes $(MINUTES) $(if $(ONLY),--only $(ONLY))
+endif
 
 dashboard-picture: ## draw docs/dashboard.svg anew from what the monitoring tests measure
 	@tests/lab/install isolated slurm-22.05 prometheus dashboard
