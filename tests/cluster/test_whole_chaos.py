@@ -107,4 +107,5 @@ def _judge(stage: Stage, began: str) -> None:
 
 
 def _was_cancelled(stage: Stage, name: str, state: str) -> bool:
-    return state == "CANCELLED" and name in stage.cancelled
+    """A job that is cancelled while it waits for its second start has the record of its first."""
+    return state in ("CANCELLED", "NODE_FAIL", "REQUEUED") and name in stage.cancelled
