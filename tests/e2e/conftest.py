@@ -2,9 +2,9 @@
 COPILOT_KUBERNETES. Run it inside tests/lab/isolated.
 
 A module starts one cluster (its fixture `cluster`); each test takes it as `lab`, in which every node is off and nothing is left of the test
-before. Afterwards all sides must agree, and no job be harmed. After a test that failed the cluster is made anew, so that one failure stays
-one. What does not depend on the API server is marked `any_api` and runs with the embedded one only; `any_slurm` likewise with 22.05 only;
-`embedded` needs what only the embedded one can do, `real` what only a real control plane does.
+before. Afterwards all sides must agree, no job be harmed, and docs/logs.md tell of every line in the log. After a test that failed the
+cluster is made anew, so that one failure stays one. What does not depend on the API server is marked `any_api` and runs with the embedded one
+only; `any_slurm` likewise with 22.05 only; `embedded` needs what only the embedded one can do, `real` what only a real control plane does.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.lab.cluster import Cluster
 from tests.lab.kubelet import GOOD
 from tests.lab.rest import rest
 from tests.lab.slurm_conf import slurmctld_parameters
+from tests.unit.log_table import surprise
 
 SLURM = os.environ.get("COPILOT_SLURM", "22.05")
 KUBERNETES: Literal["embedded", "real"] = "real" if os.environ.get("COPILOT_KUBERNETES") == "real" else "embedded"
@@ -92,6 +93,7 @@ async def lab(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator
     if not request.node.stash.get(_FAILED, False):
         await cluster.settle()
         await cluster.audit.assert_clean()
+        assert {words for line in cluster.copilot.log() if (words := surprise(line))} == set()
         module.stash[_BROKEN] = False
 
 

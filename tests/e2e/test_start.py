@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest_asyncio
 
+from tests.e2e.begun import begun_with, ready
 from tests.e2e.conftest import make
 from tests.e2e.pace import looked, until_there
 from tests.lab.cluster import Cluster
+from tests.unit.log_table import story
 
 # A SuspendTimeout that no test can wait for: that nodes are free again after each test shows that they are freed early.
 OPTIONS = {"SuspendTimeout": "600"}
@@ -34,6 +36,22 @@ async def test_one_node_from_cold(lab: Cluster) -> None:
     (wait,) = lab.copilot.log("wait", nodes="cpu-0")
     assert wait["state"] == "up"
     assert await lab.copilot.metric("slurm_copilot_node_ready_seconds_count", group="cpu") == 1
+
+
+async def test_a_cold_start_reads_as_the_document_tells(lab: Cluster) -> None:
+    """At the default level, line by line, with the fields of the document's example and no line more."""
+    async with begun_with(lab, log_level="info"):
+        await lab.copilot.until("it to be ready", lambda: ready(lab))
+        before = len(lab.copilot.log())
+        lab.containers.hold("cpu-10")
+        job = await lab.sbatch("--nodelist=cpu-10")
+        await lab.containers.arrived["cpu-10"].wait()
+        await lab.copilot.until_logged("node_scheduled", nodes="cpu-10")
+        lab.containers.release("cpu-10")
+        await lab.slurm.wait_job(job, "COMPLETED")
+        lines = [line for line in lab.copilot.log()[before:] if line["event"] in {each["event"] for each in story()}]
+    seen = [(line["event"], line["level"], set(line) - {"time"}) for line in lines]
+    assert seen == [(line["event"], line["level"], set(line)) for line in story()]
 
 
 async def test_eight_nodes_are_one_patch(lab: Cluster) -> None:
