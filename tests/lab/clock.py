@@ -8,7 +8,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-LIBRARY = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+# Of a package whose folder has the machine's name in it.
+_LIBRARY = "*/faketime/libfaketimeMT.so.1"
 
 
 class Clock:
@@ -17,7 +18,8 @@ class Clock:
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock"
         # Beside the file, because Slurm's releases run in roots of their own, which share this folder.
-        library = shutil.copy(LIBRARY, folder / LIBRARY.name)
+        [source] = Path("/usr/lib").glob(_LIBRARY)
+        library = shutil.copy(source, folder / source.name)
         self.step(0.0)
         self.environment = {
             "LD_PRELOAD": str(library),
