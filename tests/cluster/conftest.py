@@ -26,9 +26,16 @@ from tests.lab.whole.steps import fill
 _WHOLE = sorted(path.name for path in Path(__file__).parent.glob("test_whole*.py"))
 _OTHERS = sorted(path.name for path in Path(__file__).parent.glob("test_*.py") if path.name not in _WHOLE)
 collect_ignore = _OTHERS if os.environ.get("COPILOT_WHOLE") else _WHOLE
+# At the end, in this order: while nodes fail one after the other, the rest is idle for SuspendTime, and the timers need not be waited for.
+_LAST = ("test_whole_failures.py", "test_whole_timers.py")
 
 BUSYBOX = "lab.local/busybox:1"
 TESTED = ("slurm:24.11", "slurm:22.05", "openldap:2.5", "phpldapadmin:1.2")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The modules in the order of their names, but for the last."""
+    items.sort(key=lambda item: _LAST.index(item.path.name) + 1 if item.path.name in _LAST else 0)
 
 
 @pytest.fixture(scope="session")

@@ -91,7 +91,7 @@ def test_each_reaches_what_it_needs_and_nothing_else(whole: Whole, addresses: di
 
 
 def test_users_and_jobs_notice_nothing(whole: Whole) -> None:
-    """From powered-down workers: names, accounts, steps from the login pod, steps between workers."""
+    """Names, accounts, workers that come up, steps from the login pod and between workers."""
     with enforced(whole.node):
         assert set(whole.shell("srun -N2 -w cpu-[1,4] hostname").split()) == {"cpu-1", "cpu-4"}
         assert whole.shell("salloc -Q -N1 -w sparse-0 -p sparse srun hostname") == "sparse-0"

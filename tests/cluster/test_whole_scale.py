@@ -1,14 +1,9 @@
-"""From zero and back: any three of an OpenKruise set, a cancelled job, the head lost in the middle, and Slurm's own timers at the end."""
+"""From zero: any three of an OpenKruise set, two partitions, a cancelled job, the head lost in the middle. And back: test_whole_timers.py."""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cluster.pods import until
 from tests.cluster.whole import Whole
-
-# times.conf of overlays/demo: SuspendTime and SuspendTimeout, and the kubelet's grace.
-_ALL_DOWN_WITHIN = 240.0
 
 
 def test_any_three_of_an_openkruise_set(whole: Whole) -> None:
@@ -28,7 +23,8 @@ def test_two_partitions_at_once_each_with_its_own_set(whole: Whole) -> None:
 
 
 def test_a_job_that_is_cancelled_while_its_nodes_come_up_leaves_nothing_wrong(whole: Whole) -> None:
-    job = whole.submit("-p sparse -N2 -w sparse-[8-9]", "true")
+    # Not `true`: where ssh is slow, the nodes are up before the job is cancelled.
+    job = whole.submit("-p sparse -N2 -w sparse-[8-9]", "sleep 600")
     until(lambda: whole.workers() >= {"sparse-8", "sparse-9"}, "the pods to be made")
     whole.shell(f"scancel {job}")
     until(lambda: whole.state(job) == "CANCELLED", "the job to be cancelled")
@@ -50,14 +46,3 @@ def test_the_head_lost_in_the_middle_of_a_resume(whole: Whole) -> None:
     whole.until_state(running, "COMPLETED", 120)
     assert whole.shell(f"cat slurm-{running}.out") == "survived"
     assert set(whole.shell(f"cat slurm-{coming}.out").split()) == {"cpu-6", "cpu-7"}
-
-
-@pytest.mark.timeout(400)
-def test_without_jobs_all_is_powered_down_by_slurm_s_own_timers(whole: Whole) -> None:
-    # The pod of a node that slurm.conf no longer has is nobody's to power down.
-    until(lambda: not whole.workers() & whole.node_states().keys(), "the last worker to go", _ALL_DOWN_WITHIN)
-    until(
-        lambda: {name: state for name, state in whole.node_states().items() if state != "idle~"} == {},
-        f"every node to be powered down and well ({whole.head('sinfo -R')})",
-        _ALL_DOWN_WITHIN,
-    )
