@@ -141,8 +141,8 @@ def test_a_taint_that_no_worker_tolerates(hasty: Whole) -> None:
 
 def test_a_quota_that_is_full(hasty: Whole) -> None:
     idle(hasty)
-    # A worker that goes would make room.
-    until(lambda: not hasty.workers(), "the workers of earlier tests to be powered down", 240)
+    # A worker that goes would make room. (The pod of a node that slurm.conf no longer has stays.)
+    until(lambda: not hasty.workers() & hasty.node_states().keys(), "the workers of earlier tests to be powered down", 240)
     hasty.kubectl("create", "quota", "full", f"--hard=pods={len(hasty.pods())}")
     try:
         fails(hasty, "quota", "exceeded quota")
