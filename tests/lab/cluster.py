@@ -282,7 +282,7 @@ class Cluster:
         _, said = await self.copilot.status()
         return next((one for one in said.get("nodes", []) if one["name"] == node), {})
 
-    async def settle(self, *, up: Iterable[str] = (), off: Iterable[str] = (), seconds: float = 120) -> None:
+    async def settle(self, *, up: Iterable[str] = (), off: Iterable[str] = (), seconds: float = 180) -> None:
         """Waits until Slurm, pods, targets and the copilot's own picture agree, and the given nodes are up or off.
 
         AssertionError with the differences that were left.
