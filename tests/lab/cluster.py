@@ -36,7 +36,7 @@ from tests.lab.endpoint import Admin, ApiEndpoint, Object, established, resource
 from tests.lab.kruise import Kruise
 from tests.lab.kubelet import Kubelet
 from tests.lab.operator import Operator, Reading
-from tests.lab.settled import differences
+from tests.lab.settled import until_agreed
 from tests.lab.slurm import SlurmLab, Workers
 
 NAMESPACE = "slurm"
@@ -287,15 +287,7 @@ class Cluster:
 
         AssertionError with the differences that were left.
         """
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + seconds
-        while found := await differences(self, frozenset(up), frozenset(off)):
-            if loop.time() > deadline:
-                ends = (
-                    f"the copilot's log ends:\n{self.copilot.tail()}\nslurmctld's log ends:\n{self.slurm.tail('slurmctld.log')}"
-                )
-                raise AssertionError(f"not settled after {seconds} s:\n- " + "\n- ".join(found) + f"\n{ends}")
-            await asyncio.sleep(0.2)
+        await until_agreed(self, frozenset(up), frozenset(off), seconds)
 
 
 def _slurm_uid(root: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from copilot.model import Kind
@@ -14,6 +15,19 @@ if TYPE_CHECKING:  # the cluster asks us
 
 _ON = frozenset({"IDLE", "ALLOCATED", "MIXED"})
 _UNUSABLE = frozenset({"NOT_RESPONDING", "INVALID_REG", "POWERING_UP", "POWERING_DOWN", "POWERED_DOWN", "POWER_DOWN"})
+
+
+async def until_agreed(cluster: Cluster, up: frozenset[str], off: frozenset[str], seconds: float) -> None:
+    """AssertionError with the differences that are left after so many seconds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while found := await differences(cluster, up, off):
+        if loop.time() > deadline:
+            logs = (
+                f"the copilot's log ends:\n{cluster.copilot.tail()}\nslurmctld's log ends:\n{cluster.slurm.tail('slurmctld.log')}"
+            )
+            raise AssertionError(f"not settled after {seconds} s:\n- " + "\n- ".join(found) + f"\n{logs}")
+        await asyncio.sleep(0.2)
 
 
 async def differences(cluster: Cluster, up: frozenset[str], off: frozenset[str]) -> list[str]:
