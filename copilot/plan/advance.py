@@ -9,6 +9,10 @@ from copilot.plan.facts import Facts, ended, is_home, is_stale, lives, phase_of_
 from copilot.plan.rest import rest
 from copilot.plan.world import AT_REST, Track, What, World, changed
 
+# No pod's uid: the one in which a node's jobs ran before we came.
+_EARLIER = "an earlier one"
+_APART = 5.0  # seconds; slurmd tells its age in whole ones
+
 
 def advance(facts: Facts, world: World, forced: bool) -> Track | None:
     """The node's next memory, None when there is nothing to remember. `forced`: the target's nature keeps its pod although unwanted."""
@@ -36,7 +40,8 @@ def begin(facts: Facts, world: World) -> Track:
     """A new start of the node, or a node found running (or down, or silent) when the copilot came, which is no start of ours."""
     now, hint = world.now, facts.hint
     if facts.up or not (facts.powering_up or facts.overruled):
-        return Track(Phase.UP if facts.up else phase_of_start(facts), now, **{**_old_pod(facts), **_home(facts)})
+        home = _lost_home(facts, world) or _home(facts)
+        return Track(Phase.UP if facts.up else phase_of_start(facts), now, **{**_old_pod(facts), **home})
     asked = world.slurm.taken_at if world.slurm is not None else now
     return Track(
         phase=Phase.REQUESTED,
@@ -89,6 +94,21 @@ def _home(facts: Facts) -> dict[str, Any]:
     if pod is None or (facts.track is not None and is_stale(pod, facts.track)):
         return {}
     return {"pod_uid": pod.uid, "restarts": pod.restarts, "missing_since": None}
+
+
+def _lost_home(facts: Facts, world: World) -> dict[str, Any]:
+    """Of a node found running a job that is older than its slurmd and its pod: nobody looked while the pod was replaced, and the job is gone.
+
+    slurmctld was away too, else it would have missed the job when the new slurmd registered; now it shows it RUNNING until the next
+    registration, half an hour later (24.11.5). BootTime is slurmctld's own reckoning (its clock less the age that slurmd tells), as the job's
+    start is, which slurmctld sets anew once the nodes are there: so no skew of clocks can make a healthy job look like this one.
+    """
+    node, pod, since = facts.node, facts.pod, world.running_since.get(facts.name)
+    if node is None or pod is None or since is None or not node.busy or node.boot_epoch is None:
+        return {}
+    if min(node.boot_epoch, pod.created_epoch) <= since + _APART:
+        return {}
+    return {"pod_uid": _EARLIER, "missing_since": world.now}
 
 
 def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:

@@ -106,6 +106,7 @@ class World:
     """Everything a decision may look at.
 
     `active` are the names in `slurm` that are not quietly off (see `wish.active`), so that a table of 10,000 sleeping nodes costs nothing.
+    `running_since`: in the first decision, when the earliest job on a node began, on slurmctld's clock.
     `members` maps every node name that belongs to a group. `covers` are the indexes that each group's target asks for now: as read where
     the object tells, else as of our last accepted patch. `hints` are the open resume hints: those that the view cannot know of, and once,
     with the first view that does, those that it confirms. `ordinals`: the server lets a StatefulSet's window begin above 0.
@@ -117,6 +118,7 @@ class World:
     groups: Mapping[str, WorkerGroup]
     members: Mapping[str, Member]
     active: frozenset[str] = frozenset()
+    running_since: Mapping[str, int] = field(default_factory=dict)
     covers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     hints: Mapping[str, Hint] = field(default_factory=dict)
     told: Mapping[str, Told] = field(default_factory=dict)

@@ -76,6 +76,7 @@ class Loop:
         self._tracks: Mapping[str, Track] = {}
         self._made: Plan | None = None
         self._breakers: Mapping[str, Breaker] = {}
+        self._running_since: Mapping[str, int] = {}
         self._saving = Saving(time=float("inf"))  # nothing is known yet to keep a node up
         self._last_hook: dict[str, Any] | None = None
         self._hooked_at = clock()
@@ -107,6 +108,10 @@ class Loop:
         """Kubernetes told something of pods or targets; asked for with the next decision, since Events come in storms."""
         self._events = events
         self._wake.set()
+
+    def on_jobs(self, running_since: Mapping[str, int]) -> None:
+        """The jobs that ran when we came: before the first view, and never again, since from then on we see what becomes of their pods."""
+        self._running_since = running_since
 
     def on_saving(self, saving: Saving) -> None:
         """What slurm.conf says of power saving."""
@@ -189,6 +194,7 @@ class Loop:
             return
         world = self._world()
         made = self._made = plan(world, self._policy)
+        self._running_since = {}
         self._tracks = made.tracks
         self._announce(report.breakers(self._breakers, made.breakers))
         if made.breakers != self._breakers:
@@ -224,6 +230,7 @@ class Loop:
             groups=self.groups.groups,
             members=self.groups.members,
             active=self._active,
+            running_since=self._running_since,
             covers=covers,
             hints=self._hints.wanted(float("-inf")),
             told=self._teller.told,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import gc
 import signal
@@ -14,7 +15,7 @@ import structlog
 from copilot import __version__, targets
 from copilot.config import Settings
 from copilot.kube import Kube, KubeError, NotConfigured, Reflector, Selection, State
-from copilot.model import Kind, Pod, TargetRef
+from copilot.model import Kind, Pod, SlurmView, TargetRef
 from copilot.reconcile.acts import Announcer, Deleter, Teller
 from copilot.reconcile.events import Events
 from copilot.reconcile.groups import Groups
@@ -68,6 +69,7 @@ class _Daemon:
         self._kube = kube
         self._metrics = metrics
         self._ordinals = True
+        self._knows_jobs = False
         self._writing: dict[TargetRef, asyncio.Task[None]] = {}
         self._starting = asyncio.Event()
         self._slurm = Slurm(
@@ -81,7 +83,7 @@ class _Daemon:
             settings, metrics, self._groups, self._teller, self._deleter, self._announcer, clock, lambda: self._ordinals
         )
         failures = (SlurmUnavailable, SlurmRefused)
-        self._looks = self._loop.looks = Looks(self._slurm.nodes, failures, settings, clock, self._loop.on_view, self._no_view)
+        self._looks = self._loop.looks = Looks(self._look, failures, settings, clock, self._loop.on_view, self._no_view)
         self._pods: Reflector[Pod] = Reflector(
             kube,
             f"/api/v1/namespaces/{kube.namespace}/pods",
@@ -104,6 +106,18 @@ class _Daemon:
         )
 
     # Between the parts
+
+    async def _look(self) -> SlurmView:
+        """The first one that is answered brings the jobs too; without squeue we go on, and judge nobody by them."""
+        jobs: dict[str, int] = {}
+        if not self._knows_jobs:
+            with contextlib.suppress(SlurmUnavailable):
+                jobs = await self._slurm.running_since()
+        view = await self._slurm.nodes()
+        if not self._knows_jobs:
+            self._loop.on_jobs(jobs)
+            self._knows_jobs = True
+        return view
 
     def _look_now(self) -> None:
         self._looks.request()

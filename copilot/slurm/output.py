@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from sys import intern
 
+from copilot.hostlist import HostlistError, expand
 from copilot.model import Node
 
 # The ` [root@1796078081]` that Slurm appends to a Reason (SLURM_TIME_FORMAT=%s).
@@ -68,6 +70,18 @@ def partition_config(line: str) -> PartitionConfig | None:
         suspend_timeout=own["SuspendTimeout"],
         resume_timeout=own["ResumeTimeout"],
     )
+
+
+def running_job(line: str) -> tuple[Sequence[str], int] | None:
+    """The nodes and the start (slurmctld's clock, Unix time) of a job, from a line of `squeue -h -o "%S %N"` with SLURM_TIME_FORMAT=%s.
+
+    There is nothing in it that a user could have written, as in the names and comments of `scontrol show jobs`. None for a job without nodes.
+    """
+    start, _, nodes = line.strip().partition(" ")
+    try:
+        return (expand(nodes), int(start)) if start.isdigit() and nodes else None
+    except HostlistError:
+        return None
 
 
 def _number(line: str, key: str) -> int:

@@ -13,10 +13,11 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from copilot.hostlist import fold
 from copilot.model import Node, SlurmView
-from copilot.slurm.output import NodeConfig, NodeLines, PartitionConfig, node_config, partition_config
+from copilot.slurm.output import NodeConfig, NodeLines, PartitionConfig, node_config, partition_config, running_job
 
 MAX_ARGUMENT = 100_000  # bytes; the kernel's bound for one argument is 128 KiB
 MAX_UPDATES = 64  # scontrol calls for one update of a list in which names are refused
@@ -64,6 +65,8 @@ class Slurm:
         observe: Observer | None = None,
     ) -> None:
         self._scontrol, self._timeout, self._clock, self._observe = tuple(scontrol), timeout, clock, observe
+        # It is installed with scontrol, and stands beside it.
+        self._squeue = tuple(str(Path(word).with_name("squeue")) if Path(word).name == "scontrol" else word for word in scontrol)
         conf = conf or os.environ.get("SLURM_CONF")
         self._environment = {
             "PATH": os.environ.get("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"),
@@ -168,6 +171,20 @@ class Slurm:
         await self._ask("show_nodes", "-o", "show", "nodes", line=line)
         return found
 
+    async def running_since(self) -> dict[str, int]:
+        """By node, when the earliest of the jobs that run on it began (slurmctld's clock, Unix time)."""
+        found: dict[str, int] = {}
+
+        def line(text: str) -> None:
+            if (job := running_job(text)) is not None:
+                for name in job[0]:
+                    found[name] = min(job[1], found.get(name, job[1]))
+
+        code, err = await self._run("squeue", "-h", "-t", "RUNNING", "-o", "%S %N", line=line, program=self._squeue)
+        if code != 0:
+            raise SlurmUnavailable(_cure("squeue", code, err))
+        return found
+
     async def partitions(self) -> list[PartitionConfig]:
         """What slurm.conf says of every partition."""
         lines: list[str] = []
@@ -179,12 +196,14 @@ class Slurm:
         if code != 0:
             raise SlurmUnavailable(_cure(command, code, err))
 
-    async def _run(self, command: str, *argv: str, line: Callable[[str], None] | None = None) -> tuple[int, str]:
-        """Runs scontrol, hands each line of stdout to `line`, and returns its exit code and stderr."""
+    async def _run(
+        self, command: str, *argv: str, line: Callable[[str], None] | None = None, program: Sequence[str] = ()
+    ) -> tuple[int, str]:
+        """Runs scontrol, or the other program, hands each line of stdout to `line`, and returns its exit code and stderr."""
         begun, ok = time.monotonic(), False
         try:
             async with asyncio.timeout(self._timeout):
-                code, err = await self._process(argv, line or (lambda _: None))
+                code, err = await self._process((*(program or self._scontrol), *argv), line or (lambda _: None))
             ok = code == 0
             return code, err
         except TimeoutError:
@@ -194,7 +213,7 @@ class Slurm:
             ) from None
         except OSError as problem:
             raise SlurmUnavailable(
-                f"cannot run {self._scontrol[0]}: {problem.strerror or problem}; install slurm-client or correct the path"
+                f"cannot run {(program or self._scontrol)[0]}: {problem.strerror or problem}; install slurm-client or correct the path"
             ) from problem
         finally:
             if self._observe:
@@ -215,7 +234,6 @@ class Slurm:
         pipe = asyncio.subprocess.PIPE
         starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
-                *self._scontrol,
                 *argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=pipe,

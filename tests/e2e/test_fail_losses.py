@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from copilot.model import Kind
 from tests.e2e import pace
 from tests.e2e.conftest import make
 from tests.e2e.failing import failed, freed, lines_of, pod_gone, told_everywhere
+from tests.e2e.pace import until_there
 from tests.lab.cluster import NAMESPACE, Cluster
 from tests.lab.endpoint import resource
 from tests.lab.kubelet import GOOD, Behaviour
@@ -50,6 +53,45 @@ async def test_nodes_that_die_and_pods_that_never_come_right(lab: Cluster) -> No
         _comes_too_late(lab, "cpu-13"),
         _a_machine_is_to_come(lab, "cpu-15"),
     )
+
+
+async def test_a_pod_that_was_replaced_while_nobody_looked(lab: Cluster) -> None:
+    """The head was away, copilot and slurmctld, and a worker's pod was replaced. Slurm then shows the job RUNNING, for half an hour or more."""
+    node = "cpu-17"
+    job, other = await _running(lab, node), await lab.sbatch("--nodelist=cpu-19", wrap=until_there(lab.folder / "over"))
+    await lab.slurm.wait_job(other, "RUNNING")
+    # slurmd tells its age in whole seconds: jobs that began just before their pods were replaced are not told apart
+    began = int((await lab.slurm.job(job))["StartTime"])
+    await lab.copilot.stop(kill=True)
+    await lab.slurm.wait_for("the job to be old enough", _now, lambda now: now > began + 8)
+    await lab.slurm.stop_slurmctld()
+    await _replaced(lab, node)
+    await lab.slurm.start_slurmctld()
+    await lab.slurm.wait_for("the next slurmd to register", lambda: lab.slurm.fields("node", node), partial(_younger, began))
+    await lab.copilot.start()
+    await _runs_again(lab, job, node, R.POD_LOST, "its pod was replaced under a job")
+    (lab.folder / "over").touch()
+    done = await lab.slurm.wait_job(other, "COMPLETED")
+    assert done["Restarts"] == "0", "its pod is the one in which it began"
+
+
+async def _now() -> float:
+    return time.time()
+
+
+def _younger(began: int, node: dict[str, str]) -> bool:
+    return node["BootTime"].isdigit() and int(node["BootTime"]) > began + 5
+
+
+async def _replaced(lab: Cluster, node: str) -> None:
+    """Its controller makes another pod, whose container runs."""
+    before = lab.containers.starts[node]
+    await lab.admin.delete(resource("v1", "pods", NAMESPACE, node))
+    await lab.slurm.wait_for(f"the next container of {node}", lambda: _starts(lab, node), lambda starts: starts > before)
+
+
+async def _starts(lab: Cluster, node: str) -> int:
+    return lab.containers.starts[node]
 
 
 async def _killed_for_memory(lab: Cluster, node: str) -> None:

@@ -19,7 +19,7 @@ from tests.unit.documents import read, table, words
 
 TEXT = read("docs/metrics.md")
 ACTIONS = {*Verb, "wait", "status", "other"}
-COMMANDS = ("ping", "show_config", "show_nodes", "update", "version")
+COMMANDS = ("ping", "show_config", "show_nodes", "show_partition", "squeue", "update", "version")
 REQUESTS = ("create", "delete", "get", "list", "patch", "watch")
 WITHOUT_STATUS = ("timeout", "network", "token", "garbled")
 ERRORS = (*WITHOUT_STATUS, "400", "401", "403", "404", "409", "410", "422", "429", "500", "503", "504")

@@ -122,6 +122,11 @@ class Table:
             raise self.fault
         return {"SuspendTime": "300 sec"}
 
+    async def running_since(self) -> dict[str, int]:
+        if self.fault:
+            raise self.fault
+        return {}
+
     async def partitions(self) -> list[PartitionConfig]:
         return []
 

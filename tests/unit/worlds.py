@@ -42,6 +42,7 @@ class Small:
         self.events: dict[str, dict[str, KubeEvent]] = {}
         self.held: frozenset[str] = frozenset()
         self.unpatched: dict[str, Unpatched] = {}
+        self.running_since: dict[str, int] = {}
         self.said: list[tuple[What, str]] = []
         self.last: Plan | None = None
 
@@ -87,11 +88,13 @@ class Small:
             events=self.events,
             held=self.held,
             unpatched=self.unpatched,
+            running_since=self.running_since,
             breakers=self.breakers,
         )
         made = plan(world, self.policy)
         assert plan(world, self.policy) == made, "the decision is not pure"
         self.tracks, self.breakers = dict(made.tracks), dict(made.breakers)
+        self.running_since = {}  # for the first decision only
         self.said += [(outcome.what, outcome.node) for outcome in made.outcomes]
         self.last = made
         return made
