@@ -12,6 +12,7 @@ from tests.e2e.begun import begun_with, ready
 from tests.e2e.conftest import make
 from tests.e2e.pace import looked, until_there
 from tests.lab.cluster import Cluster
+from tests.lab.daemon import Line
 from tests.unit.log_table import story
 
 # A SuspendTimeout that no test can wait for: that nodes are free again after each test shows that they are freed early.
@@ -39,19 +40,34 @@ async def test_one_node_from_cold(lab: Cluster) -> None:
 
 
 async def test_a_cold_start_reads_as_the_document_tells(lab: Cluster) -> None:
-    """At the default level, line by line, with the fields of the document's example and no line more."""
-    async with begun_with(lab, log_level="info"):
+    """At the default level, line by line, with the fields of the document's example and no line more.
+
+    A look that shows the node before its hook arrives makes another story of it, also a good one: then the next node tells.
+    """
+    told = _shape(story())
+    stories: list[list[tuple[str, str, set[str]]]] = []
+    async with begun_with(lab, log_level="info", poll_quiet="60"):
         await lab.copilot.until("it to be ready", lambda: ready(lab))
-        before = len(lab.copilot.log())
-        lab.containers.hold("cpu-10")
-        job = await lab.sbatch("--nodelist=cpu-10")
-        await lab.containers.arrived["cpu-10"].wait()
-        await lab.copilot.until_logged("node_scheduled", nodes="cpu-10")
-        lab.containers.release("cpu-10")
-        await lab.slurm.wait_job(job, "COMPLETED")
-        lines = [line for line in lab.copilot.log()[before:] if line["event"] in {each["event"] for each in story()}]
-    seen = [(line["event"], line["level"], set(line) - {"time"}) for line in lines]
-    assert seen == [(line["event"], line["level"], set(line)) for line in story()]
+        while told not in stories and len(stories) < 4:
+            stories.append(_shape(await _cold_start(lab, f"cpu-{10 + len(stories)}")))
+    assert told in stories, stories
+
+
+def _shape(lines: list[Line]) -> list[tuple[str, str, set[str]]]:
+    return [(line["event"], line["level"], set(line) - {"time"}) for line in lines]
+
+
+async def _cold_start(lab: Cluster, node: str) -> list[Line]:
+    """What the log has of one, of the events of the document's story."""
+    before = len(lab.copilot.log())
+    lab.containers.hold(node)
+    job = await lab.sbatch(f"--nodelist={node}")
+    await lab.containers.arrived[node].wait()
+    await lab.copilot.until_logged("node_scheduled", nodes=node)
+    lab.containers.release(node)
+    await lab.slurm.wait_job(job, "COMPLETED")
+    events = {line["event"] for line in story()}
+    return [line for line in lab.copilot.log()[before:] if line["event"] in events]
 
 
 async def test_eight_nodes_are_one_patch(lab: Cluster) -> None:
