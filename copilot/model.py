@@ -163,6 +163,8 @@ class Pod:
     uid: str
     first_seen: float
     created_epoch: float = 0.0
+    # wall clock: when the youngest of its containers that run began; 0.0 while none does
+    started_epoch: float = 0.0
     phase: str = "Pending"
     scheduled: bool = False
     ready: bool = False

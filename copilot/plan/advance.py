@@ -97,7 +97,8 @@ def _home(facts: Facts) -> dict[str, Any]:
 
 
 def _lost_home(facts: Facts, world: World) -> dict[str, Any]:
-    """Of a node found running a job that is older than its slurmd and its pod: nobody looked while the pod was replaced, and the job is gone.
+    """Of a node found running a job that is older than its slurmd and its container: nobody looked while the pod was replaced, or its container
+    began anew, and the job is gone.
 
     slurmctld was away too, else it would have missed the job when the new slurmd registered; now it shows it RUNNING until the next
     registration, half an hour later (24.11.5). BootTime is slurmctld's own reckoning (its clock less the age that slurmd tells), as the job's
@@ -106,9 +107,13 @@ def _lost_home(facts: Facts, world: World) -> dict[str, Any]:
     node, pod, since = facts.node, facts.pod, world.running_since.get(facts.name)
     if node is None or pod is None or since is None or not node.busy or node.boot_epoch is None:
         return {}
-    if min(node.boot_epoch, pod.created_epoch) <= since + _APART:
+    if node.boot_epoch <= since + _APART:
         return {}
-    return {"pod_uid": _EARLIER, "missing_since": world.now}
+    if pod.created_epoch > since + _APART:
+        return {"pod_uid": _EARLIER, "missing_since": world.now}
+    if pod.restarts and pod.started_epoch > since + _APART:
+        return {"pod_uid": pod.uid, "restarts": pod.restarts - 1, "missing_since": world.now}
+    return {}
 
 
 def _stages(facts: Facts, track: Track, now: float) -> dict[str, Any]:

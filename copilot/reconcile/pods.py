@@ -40,6 +40,9 @@ def pod_of(raw: Raw, before: Pod | None, now: float, *, listed: bool = False) ->
         uid=uid,
         first_seen=first_seen,
         created_epoch=created,
+        started_epoch=max(
+            (_epoch((each.get("state") or {}).get("running", {}).get("startedAt")) for each in containers), default=0.0
+        ),
         phase=status.get("phase", "Pending"),
         scheduled=bool((raw.get("spec") or {}).get("nodeName")),
         ready=_true(conditions, "Ready"),

@@ -55,21 +55,25 @@ async def test_nodes_that_die_and_pods_that_never_come_right(lab: Cluster) -> No
     )
 
 
-async def test_a_pod_that_was_replaced_while_nobody_looked(lab: Cluster) -> None:
-    """The head was away, copilot and slurmctld, and a worker's pod was replaced. Slurm then shows the job RUNNING, for half an hour or more."""
-    node = "cpu-17"
-    job, other = await _running(lab, node), await lab.sbatch("--nodelist=cpu-19", wrap=until_there(lab.folder / "over"))
+async def test_pods_and_containers_that_were_replaced_while_nobody_looked(lab: Cluster) -> None:
+    """The head was away, copilot and slurmctld. Slurm then shows the jobs RUNNING, for half an hour or more."""
+    replaced, restarted = "cpu-17", "cpu-21"
+    jobs = [await _running(lab, node) for node in (replaced, restarted)]
+    other = await lab.sbatch("--nodelist=cpu-19", wrap=until_there(lab.folder / "over"))
     await lab.slurm.wait_job(other, "RUNNING")
     # slurmd tells its age in whole seconds: jobs that began just before their pods were replaced are not told apart
-    began = int((await lab.slurm.job(job))["StartTime"])
+    began = max([int((await lab.slurm.job(job))["StartTime"]) for job in jobs])
     await lab.copilot.stop(kill=True)
     await lab.slurm.wait_for("the job to be old enough", _now, lambda now: now > began + 8)
     await lab.slurm.stop_slurmctld()
-    await _replaced(lab, node)
+    await _replaced(lab, replaced)
+    await lab.kubelet.restart_container(restarted)
     await lab.slurm.start_slurmctld()
-    await lab.slurm.wait_for("the next slurmd to register", lambda: lab.slurm.fields("node", node), partial(_younger, began))
+    for node in (replaced, restarted):
+        await lab.slurm.wait_for(f"{node} to register", partial(lab.slurm.fields, "node", node), partial(_younger, began))
     await lab.copilot.start()
-    await _runs_again(lab, job, node, R.POD_LOST, "its pod was replaced under a job")
+    for job, node, what in zip(jobs, (replaced, restarted), ("pod was replaced", "container restarted"), strict=True):
+        await _runs_again(lab, job, node, R.POD_LOST, f"its {what} under a job")
     (lab.folder / "over").touch()
     done = await lab.slurm.wait_job(other, "COMPLETED")
     assert done["Restarts"] == "0", "its pod is the one in which it began"

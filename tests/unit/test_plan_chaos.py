@@ -89,25 +89,26 @@ def test_nor_one_whose_pod_is_there_still() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "boot", "created", "lost"),
+    ("state", "boot", "created", "started", "lost"),
     [
-        (BUSY, 560, 550.0, True),
-        (BUSY, 505, 550.0, False),  # slurmd's age is in whole seconds, and so is the job's start
-        (BUSY, 560, 400.0, False),  # the same pod: its slurmd alone was started again, and told of its jobs
-        (BUSY, None, 550.0, False),
-        (UP, 560, 550.0, False),
+        (BUSY, 560, 550.0, 551.0, "its pod was replaced under a job"),
+        (BUSY, 505, 550.0, 551.0, ""),  # slurmd's age is in whole seconds, and so is the job's start
+        (BUSY, 560, 400.0, 551.0, "its container restarted under a job"),
+        (BUSY, 560, 400.0, 401.0, ""),  # in the same container slurmd alone was started again, and told of its jobs
+        (BUSY, None, 550.0, 551.0, ""),
+        (UP, 560, 550.0, 551.0, ""),
     ],
 )
 def test_a_job_that_is_older_than_its_pod_was_lost_while_nobody_looked(
-    state: str, boot: int | None, created: float, lost: bool
+    state: str, boot: int | None, created: float, started: float, lost: str
 ) -> None:
     """Found by taking head and pod away at once: Slurm showed the job RUNNING and the node well."""
     small = Small()
     small.states["a-0"] = replace(node("a-0", state), boot_epoch=boot)
     small.states["a-1"] = replace(node("a-1", BUSY), boot_epoch=560)
     small.running_since = {"a-0": 500} if state == BUSY else {}
-    small.pod("a-0", created_epoch=created)
-    small.pod("a-1", created_epoch=550.0)
+    small.pod("a-0", created_epoch=created, started_epoch=started, restarts=1)
+    small.pod("a-1", created_epoch=550.0, started_epoch=551.0, restarts=1)
     assert small.look().updates == (), "only a view that was asked for after the loss was seen counts"
     said = [(one.state, one.nodes, one.reason) for one in small.look().updates]
-    assert said == ([("down", ("a-0",), "copilot: pod_lost: its pod was replaced under a job")] if lost else [])
+    assert said == ([("down", ("a-0",), f"copilot: pod_lost: {lost}")] if lost else [])
