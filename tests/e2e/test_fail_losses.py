@@ -73,7 +73,10 @@ async def test_pods_and_containers_that_were_replaced_while_nobody_looked(lab: C
         await lab.slurm.wait_for(f"{node} to register", partial(lab.slurm.fields, "node", node), partial(_younger, began))
     await lab.copilot.start()
     for job, node, what in zip(jobs, (replaced, restarted), ("pod was replaced", "container restarted"), strict=True):
-        await _runs_again(lab, job, node, R.POD_LOST, f"its {what} under a job")
+        assert f"its {what} under a job" in (await failed(lab, node, R.POD_LOST))["message"]
+        await freed(lab, node)
+        done = await lab.slurm.wait_job(job, "COMPLETED", seconds=180)
+        assert (done["Restarts"], done["NodeList"], len(lines_of(lab, "node_failed", node))) == ("1", node, 1)
     (lab.folder / "over").touch()
     done = await lab.slurm.wait_job(other, "COMPLETED")
     assert done["Restarts"] == "0", "its pod is the one in which it began"
