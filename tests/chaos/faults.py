@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from tests.chaos import operations as ops
+from tests.chaos.history import Span
 from tests.chaos.operations import Operation, Sort
 from tests.chaos.scene import Scene
 from tests.e2e.hook_script import instead
@@ -58,9 +59,11 @@ async def freeze_slurmctld(scene: Scene, op: Operation) -> None:
 
 
 async def restart_slurmctld(scene: Scene, op: Operation) -> None:
-    """One that is deaf is killed in the end, as kubelet does: 24.11 tries each name that does not resolve for ten seconds under its locks."""
-    with scene.trouble(op, "slurmctld", forgets=True):
-        await scene.cluster.slurm.stop_slurmctld()
+    """One that is deaf is killed in the end, as by a kubelet: 24.11 tries each name that does not resolve for ten seconds under its locks."""
+    with scene.trouble(op, "slurmctld"):
+        begun = scene.now
+        if await scene.cluster.slurm.stop_slurmctld():
+            scene.history.spans.append(Span(begun, scene.now, "slurmctld was deaf and had to be killed", harm=True, forgets=True))
         await scene.cluster.slurm.start_slurmctld()
 
 

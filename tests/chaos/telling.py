@@ -16,7 +16,7 @@ def summary(seed: int, slurm: str, kubernetes: str, report: Report) -> str:
     if report.lab:
         return f"{head}: the lab failed: {report.lab}"
     away = sum(bool(one.outcome) for one in report.done)
-    jobs = ", ".join(f"{count} {state}" for state, count in report.jobs.most_common())
+    jobs = ", ".join(f"{count} {state or 'unknown to Slurm'}" for state, count in report.jobs.most_common())
     ends = f"ended after {report.seconds_to_end:.0f} s, at rest {report.seconds_to_rest:.0f} s later"
     ends += f", {report.forgotten} jobs forgotten by slurmctld" if report.forgotten else ""
     verdict = f"{len(report.violations)} VIOLATIONS" if report.violations else "ok"

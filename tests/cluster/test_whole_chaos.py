@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.operations import WILD, Class, Operation, operations
 from tests.cluster.pods import until
-from tests.cluster.trouble import ACTS, SkippedError, Stage
+from tests.cluster.trouble import ACTS, SkippedError, Stage, ended_badly
 from tests.cluster.whole import Whole
 
 SEED = int(os.environ.get("COPILOT_CHAOS_SEED", "4"))
@@ -99,13 +99,14 @@ def _left(whole: Whole) -> list[str]:
 
 def _judge(stage: Stage, began: str) -> None:
     """Every job that sbatch took has come to its end, and none was ended but by scancel."""
-    lines = stage.whole.head(f"sacct -a -X -n -P -S {began} -o jobname,state").splitlines()
-    last = {name: state.split()[0] for name, _, state in (line.partition("|") for line in lines) if name in stage.submitted}
-    wrong = {name: state for name, state in last.items() if state != "COMPLETED" and not _was_cancelled(stage, name, state)}
+    last = until(lambda: _accounts(stage, began), "the accounts to have every job that was taken")
+    wrong = ended_badly(last, stage.cancelled)
     assert not wrong, f"jobs that ended otherwise: {wrong}"
     assert Counter(last.values())["COMPLETED"] >= 3, f"too few jobs to prove anything: {last}"
 
 
-def _was_cancelled(stage: Stage, name: str, state: str) -> bool:
-    """A job that is cancelled while it waits for its second start has the record of its first."""
-    return state in ("CANCELLED", "NODE_FAIL", "REQUEUED") and name in stage.cancelled
+def _accounts(stage: Stage, began: str) -> dict[str, str]:
+    """The state of each job that was taken, by its name; empty while slurmdbd has not heard of all."""
+    lines = stage.whole.head(f"sacct -a -X -n -P -S {began} -o jobname,state").splitlines()
+    last = {name: state.split()[0] for name, _, state in (line.partition("|") for line in lines) if name in stage.submitted}
+    return last if last.keys() == stage.submitted else {}

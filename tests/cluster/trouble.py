@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,16 +67,16 @@ def job_name(number: int) -> str:
 def submit(stage: Stage, op: Operation) -> None:
     count = len(op.nodes) or op.count
     where = f"-w {','.join(names(op))}" if op.nodes else f"-N {count}"
-    stage.submitted.add(job_name(op.number))
     options = f"--job-name={job_name(op.number)} -p {set_of(op)} {where} -n {count} --ntasks-per-node=1 -D /tmp -o /dev/null"
     stage.whole.head(f"sbatch {options} --wrap 'sleep {op.seconds}'")
+    stage.submitted.add(job_name(op.number))
 
 
 def cancel(stage: Stage, op: Operation) -> None:
     if job_name(op.about) not in stage.submitted:
         raise SkippedError("no such job yet")
-    stage.cancelled.add(job_name(op.about))
     stage.whole.head(f"scancel --name={job_name(op.about)}")
+    stage.cancelled.add(job_name(op.about))
 
 
 def drain(stage: Stage, op: Operation) -> None:
@@ -92,11 +92,16 @@ def power_down(stage: Stage, op: Operation) -> None:
     _update(stage, op, "state=power_down")
 
 
-def hook(script: str) -> Callable[[Stage, Operation], None]:
-    def act(stage: Stage, op: Operation) -> None:
-        stage.whole.head(f"{script} {names(op)[0]}")
+def repeat_hook(stage: Stage, op: Operation) -> None:
+    """What slurmctld has said of the node last, once more."""
+    (node,) = names(op)
+    off = stage.whole.node_states()[node].endswith(("~", "%"))
+    stage.whole.head(f"{'/slurm-suspend.sh' if off else '/slurm-resume.sh'} {node}")
 
-    return act
+
+def stray_hook(stage: Stage, op: Operation) -> None:
+    """A resume of a node that nobody may want."""
+    stage.whole.head(f"/slurm-resume.sh {names(op)[0]}")
 
 
 def edit_replicas(stage: Stage, op: Operation) -> None:
@@ -191,8 +196,8 @@ ACTS: Final[dict[Sort, Callable[[Stage, Operation], None]]] = {
     ops.DRAIN: drain,
     ops.UNDRAIN: undrain,
     ops.POWER_DOWN: power_down,
-    ops.REPEAT_HOOK: hook("/slurm-resume.sh"),
-    ops.STRAY_HOOK: hook("/slurm-suspend.sh"),
+    ops.REPEAT_HOOK: repeat_hook,
+    ops.STRAY_HOOK: stray_hook,
     ops.EDIT_REPLICAS: edit_replicas,
     ops.DELETE_POD: delete_pod,
     ops.EVICT: evict,
@@ -219,3 +224,14 @@ def _pids(program: str, folder: Path) -> Iterator[int]:
     for word in found.stdout.split():
         if Path(f"/proc/{word}/exe").readlink().name == program:
             yield int(word)
+
+
+def ended_badly(states: Mapping[str, str], cancelled: Set[str]) -> dict[str, str]:
+    """The jobs, with their states as sacct has them, that are neither COMPLETED nor were cancelled.
+
+    One that is cancelled while it waits for its second start has the record of its first.
+    """
+    allowed = ("CANCELLED", "NODE_FAIL", "REQUEUED")
+    return {
+        name: state for name, state in states.items() if state != "COMPLETED" and not (name in cancelled and state in allowed)
+    }

@@ -194,11 +194,10 @@ class SlurmLab(SlurmCommands):
             )
         return (await self.run("scontrol", "ping")).out
 
-    async def stop_slurmctld(self, kill: bool = False) -> None:
-        """SIGTERM, or SIGKILL with `kill`; returns when it has ended."""
-        if self._controller:
-            await end(self._controller, signal.SIGKILL if kill else signal.SIGTERM)
-        self._controller = None
+    async def stop_slurmctld(self, kill: bool = False) -> bool:
+        """SIGTERM, or SIGKILL with `kill`; returns when it has ended, and whether it was deaf to SIGTERM and had to be killed."""
+        controller, self._controller = self._controller, None
+        return await end(controller, signal.SIGKILL if kill else signal.SIGTERM) if controller else False
 
     def freeze(self) -> None:
         """slurmctld keeps its port open and answers nothing."""

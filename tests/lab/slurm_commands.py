@@ -29,8 +29,8 @@ class Done:
     err: str
 
 
-async def end(process: asyncio.subprocess.Process, by: signal.Signals, grace: float = 15) -> None:
-    """Signals the process and reaps it; a process that outlives the grace is killed."""
+async def end(process: asyncio.subprocess.Process, by: signal.Signals, grace: float = 15) -> bool:
+    """Signals the process and reaps it; a process that outlives the grace is killed, which is told by True."""
     # Not process.send_signal: it polls, which takes the exit status away from the event loop's own watcher.
     for each in (by, signal.SIGCONT):
         if process.returncode is None:
@@ -42,6 +42,8 @@ async def end(process: asyncio.subprocess.Process, by: signal.Signals, grace: fl
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
         await process.wait()
+        return True
+    return False
 
 
 class SlurmCommands:

@@ -210,6 +210,7 @@ def test_a_job_may_be_forgotten_with_a_slurmctld_that_was_killed_and_else_never(
     assert not ended(gone, Span(52, 53, "kill -9 slurmctld", harm=True, forgets=True))
     assert ended(gone, Span(52 + MEMORY, 90, "kill -9 slurmctld", harm=True, forgets=True))
     assert ended(gone, Span(52, 53, "delete pod", harm=True))
+    assert ended(gone, Span(52, 53, "restart slurmctld")), "one that ends in order has written all down"
 
 
 def test_the_copilot_ended_by_itself() -> None:
