@@ -32,9 +32,10 @@ class Done:
 
 @dataclass(slots=True)
 class Submitted:
-    """A job as we know it: whether sbatch said that it was taken, and whether we have cancelled it."""
+    """A job as we know it: whether its nodes were named, whether sbatch said that it was taken, and whether we have cancelled it."""
 
     at: float
+    named: bool = False
     taken: bool = False
     cancelled: bool = False
 

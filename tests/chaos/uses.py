@@ -33,7 +33,7 @@ async def submit(scene: Scene, op: Operation) -> None:
     where = [f"--nodelist={','.join(op.names)}"] if op.nodes else [f"--nodes={op.count}"]
     count = len(op.nodes) or op.count
     name = job_name(op.number)
-    scene.jobs[name] = job = Submitted(scene.now)
+    scene.jobs[name] = job = Submitted(scene.now, named=bool(op.nodes))
     argv = [f"--job-name={name}", f"--partition={op.group}", f"--ntasks={count}", "--ntasks-per-node=1", *where]
     await scene.cluster.slurm.sbatch(*argv, wrap=f"sleep {op.seconds}")
     job.taken = True
@@ -48,10 +48,13 @@ async def cancel(scene: Scene, op: Operation) -> None:
 
 
 async def resize(scene: Scene, op: Operation) -> None:
-    """Of a job that waits; Slurm refuses it for one that runs, unless it is to shrink."""
-    if op.about < 0:
-        raise SkippedError("no job yet")
-    await _run(scene, "scontrol", "update", f"jobname={job_name(op.about)}", f"numnodes={op.count}", f"numtasks={op.count}")
+    """Of a job that waits; Slurm refuses it for one that runs, unless it is to shrink. Fewer nodes than are named would never start."""
+    job = scene.jobs.get(job_name(op.about))
+    if job is None or job.named:
+        raise SkippedError("no such job, or one whose nodes are named")
+    # All three, since each alone would contradict the others, and the job wait for ever (BadConstraints).
+    size = (f"numcpus={op.count}", f"numnodes={op.count}-{op.count}", f"numtasks={op.count}")
+    await _run(scene, "scontrol", "update", f"jobname={job_name(op.about)}", *size)
 
 
 async def drain(scene: Scene, op: Operation) -> None:
